@@ -1,0 +1,278 @@
+"""Pages as pictures: which way up, how crooked, what size, then blocks and the text of their lines.
+
+The reader (the model, or a fake one in tests) finds blocks with empty lines and reads line crops; everything else
+is decided here from what it answers.  A page is turned when its lines are read with little confidence and much
+better after a quarter turn; it is scaled when its text is far from the height that the reader was trained on,
+which images without a resolution of their own need.  Boxes come back in pixels of the picture that was given.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from PIL import Image
+
+from docvision.blocks import join_lines
+from docvision.images import crop_line, deskew_angle, grey, rotate, rotate_box
+from docvision.ledger import UNREADABLE
+from docvision.page import Block, Box, Dropped, Line, bounding_box
+
+TEXT_HEIGHT = 15.0
+"""Height in pixels of a line box on the picture that the reader takes for layout: 10 points at 110 dpi."""
+HEIGHT_RANGE = (8.0, 30.0)
+"""Outside this the picture is scaled and looked at again."""
+FIRST_SIDE = 1300
+"""Longer side in pixels at which a picture of unknown resolution is first looked at: A4 at 110 dpi."""
+MIN_ANGLE = 0.3
+"""Degrees below which a page counts as level."""
+SURE = 0.75
+"""Mean confidence above which no other orientation is tried; text that lies on its side is read with far less."""
+TURN_GAIN = 0.1
+MIN_CONFIDENCE = 0.3
+"""A line read with less than this is dropped: it is a picture, a stamp or another script."""
+SAMPLE_LINES = 8
+MAX_SIDE = 12_000
+BULLETS = frozenset("-*\u2022\u2023\u25e6\u25aa\u25a0\u25cf\u25cb\u2013\u2014")
+
+
+class ModelUnavailable(ValueError):
+    """The reader that a page needs is not there; the message says why and what to do."""
+
+
+class Reading(NamedTuple):
+    """Text of one line crop and how sure the reader is, in [0, 1]."""
+
+    text: str
+    confidence: float
+
+
+class Reader(Protocol):
+    """What finds lines on a picture and reads them."""
+
+    page_dpi: int
+    """Resolution at which ``find_blocks`` wants a page."""
+
+    def find_blocks(self, image: Image.Image) -> list[Block]:
+        """Blocks in reading order, boxes in pixels of ``image``, their lines without text."""
+        ...
+
+    def read_lines(self, crops: Sequence[Image.Image]) -> Sequence[tuple[str, float]]:
+        """Text and confidence of grey line crops, ``images.LINE_HEIGHT`` high."""
+        ...
+
+
+@dataclass(slots=True)
+class Scan:
+    """What was read on one picture."""
+
+    blocks: list[Block]
+    """Boxes in pixels of the picture that was given."""
+    dropped: list[Dropped] = field(default_factory=list)
+    turn: int = 0
+    """Degrees, counter-clockwise, by which the picture had to be turned to read it."""
+    angle: float = 0.0
+    """The fine turn after that."""
+
+
+def read_picture(image: Image.Image, reader: Reader, dpi: float, free_scale: bool = False) -> Scan:
+    """Find and read everything on a picture of a page.
+
+    Args:
+        image: the page.
+        reader: see :class:`Reader`.
+        dpi: resolution of ``image``; a guess where ``free_scale``.
+        free_scale: the resolution is not known, so the text's own height decides.
+    """
+    image = grey(image)
+    upright = _look(image, reader, dpi, 0, free_scale)
+    if upright.confidence < SURE:
+        others = [_look(image, reader, dpi, turn, free_scale) for turn in (90, 180, 270)]
+        best = max(others, key=lambda look: look.confidence)
+        if best.confidence > upright.confidence + TURN_GAIN:
+            upright = best
+    lines = [line for block in upright.blocks for line in block.lines]
+    _read(upright.image, lines, reader)
+    scan = Scan(upright.blocks, turn=upright.turn, angle=upright.angle)
+    _drop_unreadable(scan)
+    scan.blocks = [item for block in scan.blocks for item in split_items(block)]
+    for block in scan.blocks:
+        fill(block)
+    _map_back(scan, upright, image.size)
+    return scan
+
+
+@dataclass(slots=True)
+class _Look:
+    """One orientation of the picture and what was found on it."""
+
+    image: Image.Image
+    blocks: list[Block]
+    turn: int
+    angle: float
+    confidence: float
+
+
+def _look(image: Image.Image, reader: Reader, dpi: float, turn: int, free_scale: bool) -> _Look:
+    turned = image.transpose(_TRANSPOSE[turn]) if turn else image
+    angle = deskew_angle(turned)
+    angle = angle if abs(angle) >= MIN_ANGLE else 0.0
+    level = rotate(turned, angle)
+    blocks = _find(level, reader, reader.page_dpi / dpi, free_scale)
+    lines = sorted((line for block in blocks for line in block.lines), key=lambda line: -line.box.width)
+    sample = lines[:SAMPLE_LINES]
+    _read(level, sample, reader)
+    weight = sum(len(line.text) for line in sample)
+    confidence = sum(line.confidence * len(line.text) for line in sample) / weight if weight else 0.0
+    return _Look(level, blocks, turn, angle, confidence)
+
+
+_TRANSPOSE = {
+    90: Image.Transpose.ROTATE_90,
+    180: Image.Transpose.ROTATE_180,
+    270: Image.Transpose.ROTATE_270,
+}
+
+
+def _find(image: Image.Image, reader: Reader, scale: float, free_scale: bool) -> list[Block]:
+    """Blocks in pixels of ``image``, found on a copy of the size that the reader wants."""
+    if free_scale:
+        scale = min(scale, FIRST_SIDE / max(image.size))
+    blocks, scale = _find_at(image, reader, scale)
+    if free_scale:
+        heights = [line.box.height * scale for block in blocks for line in block.lines]
+        height = statistics.median(heights) if heights else TEXT_HEIGHT
+        if not HEIGHT_RANGE[0] <= height <= HEIGHT_RANGE[1]:
+            blocks, scale = _find_at(image, reader, scale * TEXT_HEIGHT / height)
+    return blocks
+
+
+def _find_at(image: Image.Image, reader: Reader, scale: float) -> tuple[list[Block], float]:
+    scale = min(scale, MAX_SIDE / max(image.size))
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    small = image if size == image.size else image.resize(size, Image.Resampling.BILINEAR, reducing_gap=3.0)
+    blocks = reader.find_blocks(small)
+    for block in blocks:
+        map_boxes(block, lambda box: box.scale(image.width / size[0], image.height / size[1]))
+    return blocks, scale
+
+
+def map_boxes(block: Block, change: Callable[[Box], Box]) -> None:
+    """Apply ``change`` to every box of a block."""
+    block.box = change(block.box)
+    for line in block.lines:
+        line.box = change(line.box)
+        for word in line.words:
+            word.box = change(word.box)
+    for cell in block.table.cells if block.table else ():
+        cell.box = change(cell.box) if cell.box else None
+        cell.text_box = change(cell.text_box) if cell.text_box else None
+
+
+def _read(image: Image.Image, lines: Sequence[Line], reader: Reader) -> None:
+    """Fill in text and confidence of the lines that have none yet."""
+    todo = [line for line in lines if not line.text]
+    if not todo:
+        return
+    readings = reader.read_lines([crop_line(image, line.box) for line in todo])
+    for line, (text, confidence) in zip(todo, readings, strict=True):
+        line.text, line.confidence, line.source = " ".join(text.split()), float(confidence), "model"
+
+
+def _drop_unreadable(scan: Scan) -> None:
+    """Takes out lines without text and files those that cannot be trusted under ``dropped``."""
+    for block in scan.blocks:
+        for line in block.lines:
+            if line.text and line.confidence < MIN_CONFIDENCE:
+                scan.dropped.append(Dropped(line.text, line.box, UNREADABLE))
+        block.lines = [line for line in block.lines if line.text and line.confidence >= MIN_CONFIDENCE]
+    scan.blocks = [block for block in scan.blocks if block.lines or block.table or block.kind == "figure"]
+
+
+def split_items(block: Block) -> list[Block]:
+    """A block whose lines turn out to be list items, now that they are read, as one block for each item.
+
+    One line that starts with a number may be a sentence; two whose numbers follow each other, or bullets, are a list.
+    A line left of its item's marker is running text again.
+    """
+    if block.kind not in ("text", "list"):
+        return [block]
+    starts = [_marker(line.text) for line in block.lines]
+    numbers = [int(mark.strip("().")) for mark in starts if mark and mark.strip("().").isdigit()]
+    counted = any(second == first + 1 for first, second in pairwise(numbers))
+    blocks: list[Block] = []
+    for line, mark in zip(block.lines, starts, strict=True):
+        listed = bool(mark) and (counted or block.kind == "list" or not mark.strip("().").isdigit())
+        last = blocks[-1] if blocks else None
+        if listed:
+            blocks.append(replace(block, kind="list", lines=[line], marker=mark))
+        elif last is None or (last.marker and line.box.x0 < last.lines[0].box.x0 - 0.5 * line.box.height):
+            blocks.append(replace(block, kind="text" if last else block.kind, lines=[line], marker=""))
+        else:
+            last.lines.append(line)
+    if not any(item.marker for item in blocks):
+        return [block]
+    for item in blocks:
+        item.box = bounding_box(line.box for line in item.lines)
+    return blocks
+
+
+def _marker(text: str) -> str:
+    """The bullet or number (of at most two digits) that a line starts with, else ""."""
+    first, _, rest = text.partition(" ")
+    return first if rest and (first in BULLETS or re.fullmatch(r"\(?\d{1,2}[.)]", first)) else ""
+
+
+def fill(block: Block) -> None:
+    """Text, confidence and source of a block or a table from its lines."""
+    block.source = "model"
+    if not block.lines:
+        return
+    weight = sum(len(line.text) for line in block.lines)
+    block.confidence = sum(line.confidence * len(line.text) for line in block.lines) / weight
+    if block.table is None:
+        texts = [line.text for line in block.lines]
+        block.text = "\n".join(texts) if block.kind == "code" else join_lines(texts)
+        if block.marker:
+            block.text = block.text.removeprefix(block.marker).strip()
+        return
+    for cell in block.table.cells:
+        inside = [line for line in block.lines if cell.box and cell.box.contains(*line.box.center)]
+        if inside:
+            cell.text = "\n".join(line.text for line in inside)
+            cell.text_box = bounding_box(line.box for line in inside)
+            cell.confidence = min(line.confidence for line in inside)
+            cell.source = "model"
+
+
+def _map_back(scan: Scan, look: _Look, size: tuple[int, int]) -> None:
+    """Boxes from the turned, level picture to the one that was given."""
+    width, height = size
+    level_width, level_height = look.image.size
+
+    def change(box: Box) -> Box:
+        if look.angle:
+            box = rotate_box(box, -look.angle, level_width, level_height)
+        return turn_box(box, look.turn, width, height).clip(width, height)
+
+    for block in scan.blocks:
+        map_boxes(block, change)
+        for line in block.lines:
+            line.angle = round((-look.turn - look.angle) % 360, 2) % 360
+    for dropped in scan.dropped:
+        dropped.box = change(dropped.box)
+
+
+def turn_box(box: Box, turn: int, width: float, height: float) -> Box:
+    """Where a box of a picture turned counter-clockwise by ``turn`` lies on the original ``width`` x ``height``."""
+    if turn == 90:
+        return Box(width - box.y1, box.x0, width - box.y0, box.x1)
+    if turn == 180:
+        return Box(width - box.x1, height - box.y1, width - box.x0, height - box.y0)
+    if turn == 270:
+        return Box(box.y0, height - box.x1, box.y1, height - box.x0)
+    return box
