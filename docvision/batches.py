@@ -1,0 +1,186 @@
+"""Shards on disk to training batches, as a pure function of (seed, batch number).
+
+Batch i of a stream is the same whatever came before it, so resuming a run means remembering one number, and
+ranks share the data without overlap by taking batches i*world + rank.  Lines are sorted by width inside a
+pool, so little is padded; pages are cut to windows of one size.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from docvision.config import TaskConfig
+from docvision.maps import maps_from_page
+from docvision.model import ink, pad_images
+from docvision.page import page_from_json
+from docvision.tokens import PAD, Vocabulary
+
+
+class DataError(ValueError):
+    """Training data that is missing or not in the shard format."""
+
+
+@dataclass
+class LineBatch:
+    """Text-line crops with their text."""
+
+    pixels_B1HW: Tensor
+    size_B2: Tensor
+    tokens_BT: Tensor
+    """<bos> <prompt:text> characters <eos>, padded with 0."""
+    labels_BU: Tensor
+    """Character ids for CTC, padded with 0."""
+    label_length_B: Tensor
+    texts: list[str]
+
+
+@dataclass
+class PageBatch:
+    """Windows of pages with structure targets on the 8-pixel grid."""
+
+    pixels_B1HW: Tensor
+    size_B2: Tensor
+    targets: dict[str, Tensor]
+    """Maps by name, and ``valid`` (B,h,w)."""
+
+
+class Shards:
+    """Random access to the rows of a folder of Parquet shards, a few shards in memory at a time."""
+
+    def __init__(self, folder: str | Path, held: int = 2) -> None:
+        try:
+            import pyarrow.parquet as parquet
+        except ImportError as error:
+            raise DataError("training data needs pyarrow: pip install 'docvision[train]'") from error
+        self.parquet = parquet
+        self.files = sorted(Path(folder).glob("*.parquet"))
+        if not self.files:
+            raise DataError(f"{folder}: no *.parquet shards: make them with docvision make RECIPE -o {folder}")
+        self.rows = [parquet.read_metadata(file).num_rows for file in self.files]
+        self.held = held
+        self._tables: OrderedDict[int, Any] = OrderedDict()
+
+    def table(self, shard: int) -> Any:
+        if shard not in self._tables:
+            self._tables[shard] = self.parquet.read_table(self.files[shard])
+            while len(self._tables) > self.held:
+                self._tables.popitem(last=False)
+        self._tables.move_to_end(shard)
+        return self._tables[shard]
+
+    def column(self, shard: int, name: str) -> np.ndarray:
+        """One column of a shard, without reading its images."""
+        return self.parquet.read_table(self.files[shard], columns=[name])[name].to_numpy()
+
+    def row(self, shard: int, index: int) -> dict[str, Any]:
+        return self.table(shard).slice(index, 1).to_pylist()[0]
+
+
+class Stream:
+    """Batches of one task, addressed by number."""
+
+    def __init__(self, task: TaskConfig, vocabulary: Vocabulary, seed: int, folder: str | None = None) -> None:
+        self.task = task
+        self.vocabulary = vocabulary
+        self.seed = seed
+        self.shards = Shards(folder or task.data)
+        self.eligible = [self._eligible(shard) for shard in range(len(self.shards.files))]
+        self.per_shard = [-(-len(rows) // task.batch) for rows in self.eligible]
+        self.per_epoch = sum(self.per_shard)
+        if not self.per_epoch:
+            raise DataError(
+                f"{task.data}: no line within max_width={task.max_width} and"
+                f" max_difficulty={task.max_difficulty}: raise them"
+            )
+
+    def batch(self, number: int) -> LineBatch | PageBatch:
+        """Batch ``number`` (from 0) of the endless stream."""
+        epoch, place = divmod(number, self.per_epoch)
+        for shard in np.random.default_rng((self.seed, epoch)).permutation(len(self.per_shard)).tolist():
+            if place < self.per_shard[shard]:
+                break
+            place -= self.per_shard[shard]
+        rng = np.random.default_rng((self.seed, epoch, shard))
+        rows = [self.shards.row(shard, index) for index in self._rows(shard, place, rng)]
+        if self.task.kind == "lines":
+            return line_batch(rows, self.vocabulary)
+        window = np.random.default_rng((self.seed, epoch, shard, place))
+        return page_batch(rows, self.task.crop, window)
+
+    def _eligible(self, shard: int) -> np.ndarray:
+        """Row numbers of a shard that are neither too wide nor too degraded."""
+        if self.task.kind != "lines":
+            return np.arange(self.shards.rows[shard])
+        fits = self.shards.column(shard, "width") <= self.task.max_width
+        if self.task.max_difficulty < 1:
+            fits &= self.shards.column(shard, "difficulty") <= self.task.max_difficulty
+        return np.flatnonzero(fits)
+
+    def _rows(self, shard: int, place: int, rng: np.random.Generator) -> list[int]:
+        """Rows of batch ``place`` of a shard: shuffled, sorted by width within pools, pools' batches shuffled."""
+        order = rng.permutation(self.eligible[shard])
+        if self.task.kind != "lines":
+            return order[place * self.task.batch : (place + 1) * self.task.batch].tolist()
+        widths = self.shards.table(shard)["width"].to_numpy()
+        size = self.task.batch * self.task.pool
+        pools = [order[start : start + size] for start in range(0, len(order), size)]
+        ordered = np.concatenate([pool[np.argsort(widths[pool], kind="stable")] for pool in pools])
+        batches = rng.permutation(self.per_shard[shard])
+        start = int(batches[place]) * self.task.batch
+        return ordered[start : start + self.task.batch].tolist()
+
+
+def line_batch(rows: list[dict[str, Any]], vocabulary: Vocabulary) -> LineBatch:
+    """Rows with ``image`` and ``text`` to tensors."""
+    pixels, size = pad_images([ink(_image(row)) for row in rows])
+    texts = [row["text"] for row in rows]
+    prompt = [vocabulary.bos, vocabulary.ids["<prompt:text>"]]
+    tokens = _pad([[*prompt, *vocabulary.encode(text), vocabulary.eos] for text in texts])
+    labels = [vocabulary.encode_ctc(text) for text in texts]
+    lengths = torch.tensor([len(label) for label in labels])
+    return LineBatch(pixels, size, tokens, _pad(labels), lengths, texts)
+
+
+def page_batch(rows: list[dict[str, Any]], crop: tuple[int, int], rng: np.random.Generator) -> PageBatch:
+    """Rows with ``image`` and ``document`` to one random window of each page, aligned to the 8-pixel grid."""
+    arrays, targets = [], []
+    for row in rows:
+        image = _image(row)
+        maps = maps_from_page(page_from_json(row["document"]), image.width, image.height)
+        top = 8 * int(rng.integers(0, max(1, (image.height - crop[0]) // 8 + 1)))
+        left = 8 * int(rng.integers(0, max(1, (image.width - crop[1]) // 8 + 1)))
+        window = image.crop((left, top, min(left + crop[1], image.width), min(top + crop[0], image.height)))
+        arrays.append(ink(window))
+        h, w = -(-window.height // 8), -(-window.width // 8)
+        targets.append(
+            {name: value[top // 8 : top // 8 + h, left // 8 : left // 8 + w] for name, value in maps.items()}
+        )
+    pixels, size = pad_images(arrays)
+    h, w = -(-pixels.shape[2] // 8), -(-pixels.shape[3] // 8)
+    stacked: dict[str, Tensor] = {}
+    for name in targets[0]:
+        whole = np.zeros((len(rows), h, w), dtype=targets[0][name].dtype)
+        for index, maps in enumerate(targets):
+            part = maps[name]
+            whole[index, : part.shape[0], : part.shape[1]] = part
+        stacked[name] = torch.from_numpy(whole)
+    return PageBatch(pixels, size, stacked)
+
+
+def _image(row: dict[str, Any]) -> Image.Image:
+    image = row["image"]
+    return Image.open(io.BytesIO(image["bytes"] if isinstance(image, dict) else image)).convert("L")
+
+
+def _pad(sequences: list[list[int]]) -> Tensor:
+    longest = max(1, *(len(sequence) for sequence in sequences)) if sequences else 1
+    return torch.tensor([[*sequence, *[PAD] * (longest - len(sequence))] for sequence in sequences], dtype=torch.long)

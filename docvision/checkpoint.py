@@ -1,0 +1,166 @@
+"""Weights and training state on disk: safetensors and JSON, written whole or not at all, never pickled.
+
+A model folder holds ``config.json`` and ``model.safetensors``.  A training checkpoint holds these two, the
+optimiser's tensors, and the position in the data, so that a resumed run gives the losses of one never stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+OPTIMISER = "optimizer.safetensors"
+STATE = "state.json"
+PACKAGED = Path(__file__).parent / "weights"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is missing, damaged, or made for another model."""
+
+
+def find_model(name: str | Path) -> Path:
+    """Folder of a model: a path, the name of a packaged one, or a Hugging Face hub id (``user/model``).
+
+    A hub id is looked up in the local cache first; the network is asked only when HF_HUB_OFFLINE is unset.
+
+    Raises:
+        CheckpointError: nothing of that name.
+    """
+    path = Path(name)
+    if (path / CONFIG).is_file():
+        return path
+    if (PACKAGED / str(name) / CONFIG).is_file():
+        return PACKAGED / str(name)
+    if str(name).count("/") == 1 and not path.exists() and not path.is_absolute():
+        return _from_hub(str(name))
+    packaged = sorted(entry.parent.name for entry in PACKAGED.glob(f"*/{CONFIG}"))
+    raise CheckpointError(
+        f"no model {str(name)!r}: give a folder with {CONFIG} and {WEIGHTS}, a hub id user/model,"
+        f" or one of {', '.join(packaged) or '(none packaged)'}"
+    )
+
+
+def _from_hub(repository: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    except ImportError as error:
+        raise CheckpointError(f"{repository}: hub ids need pip install huggingface_hub") from error
+    try:
+        return Path(snapshot_download(repository, allow_patterns=[CONFIG, WEIGHTS]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError, OSError) as error:
+        raise CheckpointError(f"{repository}: not in the local cache and not fetched from the hub: {error}") from error
+
+
+def save_weights(module: nn.Module, folder: Path, dtype: torch.dtype | None = None) -> None:
+    """Write a module's state dict, floating tensors as ``dtype`` where given."""
+    tensors = {
+        name: value.detach().to("cpu", dtype if dtype and value.is_floating_point() else value.dtype).contiguous()
+        for name, value in module.state_dict().items()
+    }
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def load_weights(module: nn.Module, folder: Path) -> None:
+    """Load strictly, but for ``methods.*``: a method's extra weights may be there or not on either side.
+
+    Raises:
+        CheckpointError: damaged file, or names and shapes that do not fit.
+    """
+    tensors = read_tensors(folder / WEIGHTS)
+    own = module.state_dict()
+    missing = [name for name in own if name not in tensors and not name.startswith("methods.")]
+    extra = [name for name in tensors if name not in own and not name.startswith("methods.")]
+    wrong = [name for name in own if name in tensors and tensors[name].shape != own[name].shape]
+    if missing or extra or wrong:
+        parts = ((missing, "missing"), (extra, "unknown"), (wrong, "of another shape"))
+        told = "; ".join(f"{len(names)} {what} ({names[0]}, ...)" for names, what in parts if names)
+        raise CheckpointError(f"{folder / WEIGHTS} does not fit this model: tensors {told}; check {CONFIG}")
+    module.load_state_dict({name: value for name, value in tensors.items() if name in own}, strict=False)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file.
+
+    Raises:
+        CheckpointError: missing or damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: cannot be read as safetensors ({error}): copy or download it again") from error
+
+
+def write_folder(target: Path, write: Any) -> None:
+    """Call ``write(folder)`` on a temporary sibling, then rename: ``target`` is there whole, or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        write(partial)
+        if target.exists():
+            old = target.with_name(f".{target.name}.old-{os.getpid()}")
+            target.rename(old)
+            partial.rename(target)
+            shutil.rmtree(old)
+        else:
+            partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def save_optimiser(optimiser: torch.optim.Optimizer, folder: Path) -> None:
+    """Moments and step counts by parameter index; the generator's state of torch goes with them."""
+    tensors = {"rng": torch.get_rng_state()}
+    for index, slots in optimiser.state_dict()["state"].items():
+        for name, value in slots.items():
+            tensors[f"{index}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
+    save_file(tensors, folder / OPTIMISER)
+
+
+def load_optimiser(optimiser: torch.optim.Optimizer, folder: Path) -> None:
+    """Inverse of :func:`save_optimiser`; also sets torch's generator."""
+    tensors = read_tensors(folder / OPTIMISER)
+    torch.set_rng_state(tensors.pop("rng"))
+    state = optimiser.state_dict()
+    state["state"] = {}
+    for name, value in tensors.items():
+        index, slot = name.split(".", 1)
+        state["state"].setdefault(int(index), {})[slot] = value
+    count = sum(len(group["params"]) for group in state["param_groups"])
+    if any(index >= count for index in state["state"]):
+        raise CheckpointError(f"{folder / OPTIMISER} was made for another model: more than {count} parameters")
+    optimiser.load_state_dict(state)
+
+
+def write_state(folder: Path, state: Mapping[str, Any]) -> None:
+    (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / STATE).read_text(encoding="utf-8"))
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """Whole checkpoints of a run, oldest first; anything half-written has another name."""
+    found = [entry for entry in run.glob("step-*") if (entry / STATE).is_file()]
+    return sorted(found, key=lambda entry: int(entry.name.removeprefix("step-")))
+
+
+def drop_old(run: Path, keep: int) -> None:
+    """Delete all but the newest ``keep`` checkpoints of a run."""
+    for folder in checkpoints(run)[:-keep]:
+        shutil.rmtree(folder)

@@ -1,0 +1,367 @@
+"""Recipes: YAML into frozen dataclasses, then ``key=value`` overrides, nothing accepted that is not used.
+
+One dataclass per concern; a field's docstring says its unit.  Every problem of a recipe is collected and
+raised at once as :class:`RecipeError`, with the closest known key beside each unknown one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+RECIPES = Path(__file__).parent / "recipes"
+T = TypeVar("T")
+
+
+class RecipeError(ValueError):
+    """What is wrong with a recipe, all of it, one problem a line."""
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Pixels to memory."""
+
+    backbone: str = "fcn"
+    """``fcn`` (ours) or ``timm/<model name>``."""
+    pretrained: bool = False
+    """Load timm's published weights; ``fcn`` has none."""
+    widths: tuple[int, ...] = (24, 40, 80, 160)
+    """Channels of the fcn's four stages, at strides (2,2) (2,2) (2,2) (2,1)."""
+    depths: tuple[int, ...] = (0, 1, 2, 3)
+    """Residual blocks of each stage."""
+    layers: int = 1
+    """Transformer layers over the grid."""
+
+    def problems(self) -> list[str]:
+        found = []
+        if self.backbone != "fcn" and not self.backbone.startswith("timm/"):
+            found.append(f"encoder.backbone={self.backbone!r}: write fcn or timm/<model name>")
+        if self.backbone == "fcn" and (len(self.widths) != 4 or len(self.depths) != 4):
+            found.append(f"encoder.widths and encoder.depths have {len(self.widths)} and {len(self.depths)} entries: 4")
+        if self.backbone == "fcn" and self.pretrained:
+            found.append("encoder.pretrained=true: fcn has no published weights, use it with timm/<model name>")
+        return found
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Tokens to hidden states."""
+
+    layers: int = 4
+    heads: int = 8
+    ffn: int = 640
+    """Inner width of the SwiGLU feed-forward."""
+    cross_attention: bool = True
+    rope_base: float = 10_000.0
+
+    def problems(self) -> list[str]:
+        return [] if self.layers > 0 else [f"decoder.layers={self.layers}: at least 1"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The whole model; saved as config.json beside its weights."""
+
+    width: int = 256
+    """Channels of memory and decoder."""
+    characters: str = ""
+    """The vocabulary's characters; empty for docvision.tokens.CHARACTERS."""
+    bins: int = 640
+    """Coordinate tokens per axis."""
+    line_height: int = 32
+    """Height in pixels of a text-line crop."""
+    page_dpi: int = 110
+    """Resolution at which whole pages are read."""
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+
+    def problems(self) -> list[str]:
+        found = [*self.encoder.problems(), *self.decoder.problems()]
+        if self.width % (4 * self.decoder.heads):
+            found.append(f"width={self.width}: a multiple of 4 x decoder.heads ({4 * self.decoder.heads}) for 2-D RoPE")
+        if self.line_height % 16:
+            found.append(f"line_height={self.line_height}: a multiple of 16, the encoder's vertical stride")
+        return found
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """One stream of training batches."""
+
+    kind: str
+    """``lines`` or ``pages``."""
+    data: str
+    """Folder of Parquet shards made by ``docvision make``."""
+    validation: str = ""
+    """Folder of held-out shards; empty for none."""
+    batch: int = 32
+    """Samples in a batch."""
+    share: float = 1.0
+    """Relative frequency of this task's steps."""
+    crop: tuple[int, int] = (512, 640)
+    """Height and width in pixels of the windows cut from pages; lines are never cut."""
+    max_width: int = 2048
+    """Pixels; wider lines are left out. Short lines first get the line head off the ground sooner."""
+    max_difficulty: float = 1.0
+    """Lines degraded more than this are left out."""
+    pool: int = 16
+    """Batches sorted together by width, so that little is padded."""
+
+    def problems(self) -> list[str]:
+        found = []
+        if self.kind not in ("lines", "pages"):
+            found.append(f"task kind {self.kind!r}: lines or pages")
+        if min(self.batch, self.pool, self.max_width) < 1 or self.share < 0:
+            found.append(f"task {self.kind}: batch, pool and max_width are at least 1, share is not negative")
+        return found
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Weights of the sum that is minimised."""
+
+    ctc: float = 1.0
+    decoder: float = 1.0
+    """0 leaves the decoder out altogether: the line head alone trains the encoder, at two thirds of the cost."""
+    structure: float = 1.0
+    input_noise: float = 0.1
+    """Share of the decoder's input characters replaced at random, so that it learns to look at the image."""
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """AdamW with warm-up, a stable phase and a decay (WSD), so that training can go on from any checkpoint."""
+
+    steps: int = 10_000
+    lr: float = 1e-3
+    warmup: int = 300
+    decay: float = 0.3
+    """Share of the steps over which the rate falls to ``final`` (a cosine)."""
+    final: float = 0.02
+    """Rate at the end, as a share of ``lr``."""
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.98)
+    clip: float = 1.0
+    """Largest gradient norm."""
+    accumulate: int = 1
+    """Batches whose gradients are averaged into one step."""
+
+    def problems(self) -> list[str]:
+        found = []
+        if self.steps < 1 or self.accumulate < 1:
+            found.append(f"optim.steps={self.steps} and optim.accumulate={self.accumulate}: at least 1")
+        if not 0 <= self.decay <= 1:
+            found.append(f"optim.decay={self.decay}: a share between 0 and 1")
+        return found
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Where a run lives and how often it reports."""
+
+    out: str = "runs/docvision"
+    """Folder for checkpoints, the resolved recipe and the loss curve."""
+    seed: int = 0
+    log_every: int = 50
+    save_every: int = 500
+    keep: int = 2
+    """Checkpoints kept, newest first."""
+    validate_every: int = 1000
+    validate_samples: int = 256
+    init: str = ""
+    """A model folder or name to start from; empty for random weights."""
+    threads: int = 1
+    """CPU threads of each process."""
+
+
+@dataclass(frozen=True)
+class TrainRecipe:
+    """Everything ``docvision train`` needs."""
+
+    tasks: tuple[TaskConfig, ...]
+    model: ModelConfig = field(default_factory=ModelConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def problems(self) -> list[str]:
+        found = [*self.model.problems(), *self.optim.problems()]
+        for task in self.tasks:
+            found.extend(task.problems())
+        if not self.tasks or sum(task.share for task in self.tasks) <= 0:
+            found.append("tasks: at least one with a share above 0")
+        return found
+
+
+def find_recipe(name: str | Path, folder: Path = RECIPES) -> Path:
+    """Path of a recipe given by path or by the name of a file in ``folder``.
+
+    Raises:
+        RecipeError: no such recipe; the message lists the names that exist.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return path
+    named = folder / f"{name}.yaml"
+    if named.is_file():
+        return named
+    known = sorted(entry.stem for entry in folder.glob("*.yaml"))
+    raise RecipeError(f"no recipe {str(name)!r}: give a .yaml file or one of {', '.join(known) or '(none here)'}")
+
+
+def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> TrainRecipe:
+    """Read a training recipe and apply overrides such as ``optim.lr=3e-4`` or ``tasks.0.batch=8``.
+
+    Raises:
+        RecipeError: every unknown key, wrong type and broken bound, together.
+    """
+    return load_as(TrainRecipe, name, overrides)
+
+
+def load_as(schema: type[T], name: str | Path, overrides: Sequence[str] = (), folder: Path = RECIPES) -> T:
+    """Read a recipe into any dataclass.
+
+    Args:
+        schema: the dataclass that the recipe fills.
+        name: file, or the name of a recipe in ``folder``.
+        overrides: ``dotted.key=value``, the value in YAML.
+        folder: where named recipes lie.
+
+    Raises:
+        RecipeError: every unknown key, wrong type and broken bound, together.
+    """
+    path = find_recipe(name, folder)
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(tree, dict):
+        raise RecipeError(f"{path}: a recipe is a mapping of keys, not a {type(tree).__name__}")
+    for override in overrides:
+        _override(tree, override)
+    return build(schema, tree, str(path))
+
+
+def build(schema: type[T], tree: Mapping[str, Any], place: str) -> T:
+    """A dataclass from nested plain data; raises RecipeError with all problems found."""
+    problems: list[str] = []
+    value = _convert(schema, tree, "", problems)
+    if not problems and hasattr(value, "problems"):
+        problems = value.problems()
+    if problems:
+        raise RecipeError(f"{place}: " + "\n".join(problems))
+    return value
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses to plain dicts and lists, ready for YAML or JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: to_plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def dump_recipe(recipe: Any, path: Path) -> None:
+    """Write the resolved recipe, defaults included."""
+    path.write_text(yaml.safe_dump(to_plain(recipe), sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    key, sign, text = override.partition("=")
+    if not sign or not key:
+        raise RecipeError(f"override {override!r}: write key=value, for example optim.lr=3e-4")
+    *parents, last = key.strip().split(".")
+    node: Any = tree
+    for part in parents:
+        if isinstance(node, list):
+            node = _item(node, part, override)
+        else:
+            node = node.setdefault(part, {})
+        if not isinstance(node, (dict, list)):
+            raise RecipeError(f"override {override!r}: {part} holds a value, not further keys")
+    value = yaml.safe_load(text)
+    if isinstance(value, str):  # YAML 1.1 reads 3e-4 as text
+        with contextlib.suppress(ValueError):
+            value = float(value)
+    if isinstance(node, list):
+        _item(node, last, override)
+        node[int(last)] = value
+    else:
+        node[last] = value
+
+
+def _item(node: list[Any], part: str, override: str) -> Any:
+    if not part.isdigit() or int(part) >= len(node):
+        raise RecipeError(f"override {override!r}: {part!r} is not an index of a list of {len(node)}")
+    return node[int(part)]
+
+
+def _convert(schema: Any, value: Any, place: str, problems: list[str]) -> Any:
+    if dataclasses.is_dataclass(schema):
+        return _convert_fields(schema, value, place, problems)
+    origin = typing.get_origin(schema)
+    if origin is tuple:
+        return _convert_tuple(schema, value, place, problems)
+    if origin is dict:
+        if isinstance(value, Mapping):
+            return dict(value)
+    elif origin in (typing.Union, types.UnionType):
+        if value is None:
+            return None
+        return _convert(next(arg for arg in typing.get_args(schema) if arg is not type(None)), value, place, problems)
+    elif schema is Any:
+        return value
+    elif schema is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    elif isinstance(value, schema) and (schema is bool) == isinstance(value, bool):
+        return value
+    problems.append(f"{place}={value!r}: expected {getattr(schema, '__name__', schema)}")
+    return value
+
+
+def _convert_tuple(schema: Any, value: Any, place: str, problems: list[str]) -> Any:
+    if not isinstance(value, (list, tuple)):
+        problems.append(f"{place}={value!r}: expected a list")
+        return value
+    kinds = typing.get_args(schema)
+    if kinds[-1] is Ellipsis:
+        kinds = (kinds[0],) * len(value)
+    elif len(kinds) != len(value):
+        problems.append(f"{place}={value!r}: expected {len(kinds)} values")
+        return value
+    pairs = enumerate(zip(kinds, value, strict=True))
+    return tuple(_convert(kind, item, f"{place}.{i}", problems) for i, (kind, item) in pairs)
+
+
+def _convert_fields(schema: Any, value: Any, place: str, problems: list[str]) -> Any:
+    if not isinstance(value, Mapping):
+        problems.append(f"{place or 'recipe'}={value!r}: expected keys")
+        return value
+    hints = typing.get_type_hints(schema)
+    known = {item.name: item for item in dataclasses.fields(schema)}
+    prefix = f"{place}." if place else ""
+    for key in value:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
+            hint = f"did you mean {prefix}{close[0]}?" if close else f"known keys: {', '.join(known)}"
+            problems.append(f"unknown key {prefix}{key}: {hint}")
+    arguments = {
+        name: _convert(hints[name], value[name], f"{prefix}{name}", problems) for name in known if name in value
+    }
+    for name, item in known.items():
+        if name not in value and item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            problems.append(f"missing key {prefix}{name}")
+    return None if problems else schema(**arguments)

@@ -1,0 +1,317 @@
+"""Structure maps of a page picture -> blocks in reading order, their lines still without text.
+
+The maps say, for each cell of 8 x 8 pixels, whether the middle of a text line passes and what kind of block it is.
+A line is a connected piece of the line map; its box is then fitted to the ink, because a cell is half a line high.
+Lines take the class that most of their cells have, and are put in order and grouped like the words of a text layer.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docvision.columns import Group, reading_order
+from docvision.images import ink_mask
+from docvision.maps import CLASSES
+from docvision.page import Block, BlockKind, Box, Cell, Line, Table, bounding_box
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from docvision.model import StructureMaps
+
+CELL = 8
+LINE_THRESHOLD = 0.4
+SEPARATOR_THRESHOLD = 0.5
+MIN_REGION = 12
+"""Cells of the smallest table or figure."""
+GUTTER = 1.1
+"""Line heights; the narrowest white column between two columns of text. Word spaces of justified lines are under 1."""
+TABLE, FIGURE = CLASSES.index("table"), CLASSES.index("figure")
+
+
+@dataclass(slots=True)
+class Item:
+    """A line, table or figure to be put in order."""
+
+    box: Box
+    kind: BlockKind
+    confidence: float = 1.0
+
+
+def layout_from_maps(maps: StructureMaps, image: Image.Image) -> list[Block]:
+    """Blocks of one page picture.
+
+    Args:
+        maps: probabilities for this very image.
+        image: the picture, upright and level.
+
+    Returns:
+        Blocks in reading order, boxes in pixels of ``image``; lines have boxes and no text, tables have cells.
+    """
+    ink = ink_mask(image)
+    classes = maps.block.argmax(0)
+    tables = [build_table(box, maps) for box in regions(classes == TABLE)]
+    tables = [table for table in tables if table.table is not None and table.table.rows * table.table.columns > 1]
+    lines = find_lines(maps, ink)
+    figures = [Item(box, "figure") for box in regions(classes == FIGURE)]
+    items = []
+    for line in lines:
+        home = next((table for table in tables if table.box.contains(*line.box.center)), None)
+        if home is not None:
+            home.lines.append(Line("", line.box, source="model"))
+        else:
+            items.append(line)
+    blocks: list[Block] = []
+    height = statistics.median(line.box.height for line in lines) if lines else 0.0
+    for leaf in reading_order([*items, *figures, *(Item(t.box, "table") for t in tables)], GUTTER * height):
+        blocks.extend(_blocks(leaf.items if isinstance(leaf, Group) else leaf, tables))
+    return blocks
+
+
+def find_lines(maps: StructureMaps, ink: NDArray[np.bool_]) -> list[Item]:
+    """Text lines with boxes fitted to the ink."""
+    cores = components(maps.line > LINE_THRESHOLD)
+    boxes = [Box(c0 * CELL, r0 * CELL, (c1 + 1) * CELL, (r1 + 1) * CELL) for r0, r1, c0, c1 in cores]
+    lines = []
+    for index, core in enumerate(boxes):
+        box = fit_to_ink(core, boxes[:index] + boxes[index + 1 :], ink)
+        if box is None:
+            continue
+        r0, r1, c0, c1 = cores[index]
+        votes = maps.block[1:, r0 : r1 + 1, c0 : c1 + 1].sum((1, 2))
+        kind = CLASSES[1 + int(votes.argmax())]
+        sure = float(maps.line[r0 : r1 + 1, c0 : c1 + 1].max())
+        lines.append(Item(box, "text" if kind in ("table", "figure") else kind, sure))  # type: ignore[arg-type]
+    return join_pieces(lines)
+
+
+def line_on_strip(image: Image.Image) -> Box | None:
+    """The text line on a picture that holds one, cut out of a page with bits of its neighbours.
+
+    The band of rows with most ink is the line; what touches the upper or lower edge beyond white rows is not.
+
+    Args:
+        image: the strip, level.
+
+    Returns:
+        Box in pixels; None where there is no ink.
+    """
+    ink = ink_mask(image, window=max(31, 2 * image.height // 3))
+    profile = ink.sum(1).astype(np.float32)
+    if not profile.any():
+        return None
+    dark = np.convolve(profile, np.ones(3) / 3, mode="same") > 0.25 * float(np.percentile(profile, 95))
+    edges = np.flatnonzero(np.diff(dark.astype(np.int8), prepend=0, append=0))
+    bands = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    if not bands:
+        return None
+    top, bottom = max(bands, key=lambda band: float(profile[band[0] : band[1]].sum()))
+    # The caps of a line of small letters, or its underline, can be a band of their own.
+    apart = 0.3 * (bottom - top)
+    others = [Box(0, a, image.width, b) for a, b in bands if b < top - apart or a > bottom + apart]
+    core = Box(0, top, image.width, bottom)
+    # The core is the height of small letters; capitals with accents and descenders reach about as far again.
+    return fit_to_ink(core, others, ink, reach=max(4, round(1.1 * core.height)))
+
+
+def fit_to_ink(core: Box, others: Sequence[Box], ink: NDArray[np.bool_], reach: int = 0) -> Box | None:
+    """The box of a line's ink: up and down from its core to white paper, or to the thinnest row before a neighbour."""
+    height, width = ink.shape
+    x0, x1 = max(0, int(core.x0) - CELL), min(width, int(core.x1) + CELL)
+    reach = reach or int(max(2 * core.height, 3 * CELL))
+    near = [o for o in others if o.overlap_x(core) > 0]
+    above = max((o.y1 for o in near if o.y1 <= core.y0), default=-1e9)
+    below = min((o.y0 for o in near if o.y0 >= core.y1), default=1e9)
+    top, bottom = int(max(0, core.y0 - reach, above)), int(min(height, core.y1 + reach, below))
+    if bottom <= top or x1 <= x0:
+        return None
+    profile = ink[top:bottom, x0:x1].sum(1).astype(np.float32)
+    start, stop = max(0, int(core.y0) - top), min(len(profile), int(core.y1) - top)
+    if stop <= start or profile[start:stop].max(initial=0.0) < 1:
+        return None
+    floor = max(1.0, 0.012 * float(profile[start:stop].max()))
+    y0 = _edge(profile[:start][::-1], floor, above > core.y0 - reach)
+    y1 = _edge(profile[stop:], floor, below < core.y1 + reach)
+    rows = slice(top + start - y0, top + stop + y1)
+    columns = np.flatnonzero(ink[rows, x0:x1].any(0))
+    inked = np.flatnonzero(ink[rows, x0:x1].any(1))
+    if not len(columns):
+        return None
+    return Box(
+        float(x0 + columns[0]),
+        float(rows.start + inked[0]),
+        float(x0 + columns[-1] + 1),
+        float(rows.start + inked[-1] + 1),
+    )
+
+
+def _edge(profile: NDArray[np.float32], floor: float, shared: bool) -> int:
+    """Rows to add in one direction: to two rows of white, else to the thinnest row before a neighbour."""
+    for index in range(len(profile)):
+        if profile[index] < floor and (index + 1 == len(profile) or profile[index + 1] < floor):
+            return index
+    if shared and len(profile):
+        return int(profile.argmin())
+    return len(profile)
+
+
+def join_pieces(lines: list[Item]) -> list[Item]:
+    """Pieces that a slight slope or a weak spot cut apart become one line again."""
+    joined: list[Item] = []
+    for line in sorted(lines, key=lambda item: item.box.x0):
+        for index, other in enumerate(joined):
+            small = min(line.box.height, other.box.height)
+            gap = line.box.x0 - other.box.x1
+            level = line.box.overlap_y(other.box) > 0.6 * small
+            if other.kind == line.kind and level and -CELL <= gap < GUTTER * small:
+                joined[index] = Item(line.box.union(other.box), line.kind, min(line.confidence, other.confidence))
+                break
+        else:
+            joined.append(line)
+    return joined
+
+
+def components(mask: NDArray[np.bool_]) -> list[tuple[int, int, int, int]]:
+    """Connected pieces of a mask (sides touch) as (first row, last row, first column, last column).
+
+    Row by row: a run joins every run above that shares a column.
+    """
+    parents: list[int] = []
+    extents: list[list[int]] = []
+
+    def root(index: int) -> int:
+        while parents[index] != index:
+            parents[index] = parents[parents[index]]
+            index = parents[index]
+        return index
+
+    above: list[tuple[int, int, int]] = []
+    for row in range(mask.shape[0]):
+        edges = np.flatnonzero(np.diff(mask[row].astype(np.int8), prepend=0, append=0))
+        runs = []
+        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            index = len(parents)
+            parents.append(index)
+            extents.append([row, row, start, stop - 1])
+            for other_start, other_stop, other in above:
+                if other_start < stop and start < other_stop:
+                    parents[root(other)] = root(index)
+            runs.append((start, stop, index))
+        above = runs
+    merged: dict[int, list[int]] = {}
+    for index, (r0, r1, c0, c1) in enumerate(extents):
+        whole = merged.setdefault(root(index), [r0, r1, c0, c1])
+        whole[:] = [min(whole[0], r0), max(whole[1], r1), min(whole[2], c0), max(whole[3], c1)]
+    return sorted((r0, r1, c0, c1) for r0, r1, c0, c1 in merged.values())
+
+
+def regions(mask: NDArray[np.bool_]) -> list[Box]:
+    """Boxes in pixels around the larger connected pieces of a block class."""
+    found = []
+    for r0, r1, c0, c1 in components(mask):
+        filled = int(mask[r0 : r1 + 1, c0 : c1 + 1].sum())
+        if filled >= MIN_REGION and filled > 0.5 * (r1 - r0 + 1) * (c1 - c0 + 1):
+            found.append(Box(c0 * CELL, r0 * CELL, (c1 + 1) * CELL, (r1 + 1) * CELL))
+    return [box for box in found if not any(box != other and box.coverage(other) > 0.8 for other in found)]
+
+
+def build_table(box: Box, maps: StructureMaps) -> Block:
+    """A grid of plain cells from the separator maps; spans are the table reader's work."""
+    r0, r1, c0, c1 = (int(v) // CELL for v in (box.y0, box.y1, box.x0, box.x1))
+    ys = [box.y0, *(box.y0 + CELL * (p + 0.5) for p in peaks(maps.rows[r0:r1, c0:c1].mean(1))), box.y1]
+    xs = [box.x0, *(box.x0 + CELL * (p + 0.5) for p in peaks(maps.columns[r0:r1, c0:c1].mean(0))), box.x1]
+    cells = [
+        Cell(row, column, box=Box(xs[column], ys[row], xs[column + 1], ys[row + 1]), source="model")
+        for row in range(len(ys) - 1)
+        for column in range(len(xs) - 1)
+    ]
+    return Block("table", box, table=Table(len(ys) - 1, len(xs) - 1, cells), source="model")
+
+
+def peaks(profile: NDArray[np.float32]) -> list[float]:
+    """Centres of the runs above the threshold, those at the very edge left out."""
+    edges = np.flatnonzero(np.diff((profile > SEPARATOR_THRESHOLD).astype(np.int8), prepend=0, append=0))
+    pairs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    return [(start + stop - 1) / 2 for start, stop in pairs if start > 0 and stop < len(profile)]
+
+
+def _blocks(items: Sequence[Item], tables: Sequence[Block]) -> list[Block]:
+    """One column, from top to bottom, cut into blocks."""
+    blocks: list[Block] = []
+    lines: list[Item] = []
+    rows = _rows(items)
+    heights = [item.box.height for row in rows for item in row if item.kind not in ("table", "figure")]
+    height = statistics.median(heights) if heights else 0.0
+    left = min((item.box.x0 for row in rows for item in row), default=0.0)
+    gaps = [below[0].box.y0 - above[0].box.y1 for above, below in pairwise(rows)]
+    usual = statistics.median(gaps) if gaps else 0.0
+    for row in rows:
+        for item in row:
+            if item.kind in ("table", "figure"):
+                blocks += _block(lines)
+                lines = []
+                table = next((t for t in tables if t.box == item.box), None) if item.kind == "table" else None
+                blocks.append(table or Block("figure", item.box, source="model"))
+            elif lines and _starts_block(lines, item, height, usual, left):
+                blocks += _block(lines)
+                lines = [item]
+            else:
+                lines.append(item)
+    return blocks + _block(lines)
+
+
+def _rows(items: Sequence[Item]) -> list[list[Item]]:
+    """Items of a column with those that stand side by side together, left to right."""
+    rows: list[list[Item]] = []
+    for item in sorted(items, key=lambda i: (i.box.center[1], i.box.x0)):
+        last = rows[-1][-1] if rows else None
+        if last is not None and item.box.overlap_y(last.box) > 0.5 * min(item.box.height, last.box.height):
+            rows[-1].append(item)
+        else:
+            rows.append([item])
+    return [sorted(row, key=lambda i: i.box.x0) for row in rows]
+
+
+def _starts_block(lines: list[Item], item: Item, height: float, usual: float, left: float) -> bool:
+    last = lines[-1]
+    if item.box.overlap_y(last.box) > 0.5 * min(item.box.height, last.box.height):
+        return False  # goes on at the right of the same line
+    if _kind(lines) != item.kind and item.kind != "text":
+        return True
+    gap = item.box.y0 - last.box.y1
+    if gap > max(usual + 0.6 * height, 0.9 * height + 0.5 * usual):
+        return True
+    if _kind(lines) != item.kind:
+        return True
+    indented = item.box.x0 > left + 0.8 * height and last.box.x0 < left + 0.5 * height
+    if item.kind == "list":
+        return item.box.x0 < last.box.x0 - 0.5 * height
+    return item.kind == "text" and indented
+
+
+def _kind(lines: Sequence[Item]) -> BlockKind:
+    return Counter(line.kind for line in lines).most_common(1)[0][0]
+
+
+def _block(lines: Sequence[Item]) -> list[Block]:
+    if not lines:
+        return []
+    kind = _kind(lines)
+    made = [Line("", line.box, source="model") for line in lines]
+    return [
+        Block(
+            kind,
+            bounding_box(line.box for line in lines),
+            lines=made,
+            level=1 if kind == "heading" else 0,
+            source="model",
+        )
+    ]
