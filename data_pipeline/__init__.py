@@ -1,0 +1,1 @@
+"""Documents rendered with exact truth, from a recipe to shards for training."""
