@@ -40,9 +40,14 @@ def parse(*arguments: object) -> int:
     return run("parse", "--layout", "rules", *arguments)
 
 
+def _hear_interrupts() -> None:
+    """A test run started in the background of a script ignores SIGINT, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*arguments: object, **options: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "apps.cli", *map(str, arguments)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": _hear_interrupts, **options}
     return subprocess.Popen(command, cwd=ROOT, text=True, **pipes)  # type: ignore[call-overload]
 
 
