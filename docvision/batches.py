@@ -19,8 +19,9 @@ from PIL import Image
 from torch import Tensor
 
 from docvision.config import TaskConfig
+from docvision.images import to_float
 from docvision.maps import maps_from_page
-from docvision.model import ink, pad_images
+from docvision.model import pad_images
 from docvision.page import page_from_json
 from docvision.tokens import PAD, Vocabulary
 
@@ -141,7 +142,7 @@ class Stream:
 
 def line_batch(rows: list[dict[str, Any]], vocabulary: Vocabulary) -> LineBatch:
     """Rows with ``image`` and ``text`` to tensors."""
-    pixels, size = pad_images([ink(_image(row)) for row in rows])
+    pixels, size = pad_images([to_float(_image(row)) for row in rows])
     texts = [row["text"] for row in rows]
     prompt = [vocabulary.bos, vocabulary.ids["<prompt:text>"]]
     tokens = _pad([[*prompt, *vocabulary.encode(text), vocabulary.eos] for text in texts])
@@ -159,7 +160,7 @@ def page_batch(rows: list[dict[str, Any]], crop: tuple[int, int], rng: np.random
         top = 8 * int(rng.integers(0, max(1, (image.height - crop[0]) // 8 + 1)))
         left = 8 * int(rng.integers(0, max(1, (image.width - crop[1]) // 8 + 1)))
         window = image.crop((left, top, min(left + crop[1], image.width), min(top + crop[0], image.height)))
-        arrays.append(ink(window))
+        arrays.append(to_float(window))
         h, w = -(-window.height // 8), -(-window.width // 8)
         targets.append(
             {name: value[top // 8 : top // 8 + h, left // 8 : left // 8 + w] for name, value in maps.items()}

@@ -20,6 +20,7 @@ from docvision import checkpoint
 from docvision.config import ModelConfig, build, to_plain
 from docvision.decoder import CausalDecoder
 from docvision.encoder import Memory, VisionEncoder
+from docvision.images import to_float
 from docvision.tokens import CHARACTERS, Vocabulary
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class DocVisionModel(nn.Module):
     @torch.inference_mode()
     def structure(self, image: Image) -> StructureMaps:
         """Structure maps of a page image at about ``config.page_dpi``."""
-        pixels = torch.from_numpy(ink(image))[None, None].to(self.device)
+        pixels = torch.from_numpy(to_float(image))[None, None].to(self.device)
         maps = self.encoder.structure_maps(pixels)
         single = {name: maps[name][0, 0].sigmoid().cpu().numpy() for name in ("line", "rows", "columns", "corners")}
         return StructureMaps(block=maps["block"][0].softmax(0).cpu().numpy(), size=image.size, **single)
@@ -140,7 +141,7 @@ class DocVisionModel(nn.Module):
 
         Crops of any height are resized to ``config.line_height``; those of like width are read together.
         """
-        lines = [split_line(ink(_fit_height(crop, self.config.line_height))) for crop in crops]
+        lines = [split_line(to_float(_fit_height(crop, self.config.line_height))) for crop in crops]
         readings = self._read_pieces([piece for pieces in lines for piece in pieces])
         return [_join([next(readings) for _ in pieces]) for pieces in lines]
 
@@ -166,12 +167,6 @@ class DocVisionModel(nn.Module):
             sure = float((spoken if len(spoken) else scores).mean().exp()) if count else 1.0
             readings.append(Reading(text, sure))
         return readings
-
-
-def ink(image: Image) -> np.ndarray:
-    """Grey image to float32 (H,W), white 0 and black 1."""
-    grey = np.asarray(image.convert("L"), dtype=np.float32)
-    return 1.0 - grey / 255.0
 
 
 def pad_images(arrays: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
