@@ -1,36 +1,42 @@
-"""Recipe -> shards: ``python -m data_pipeline.build NAME -o DIR --count N --seed S --workers W``.
+"""Recipe -> shards: ``docvision make NAME -o DIR``, or ``python -m data_pipeline.build`` with the same options.
 
 NAME is a recipe in ``recipes/`` or a path to one.  A recipe names a *kind* of sample and its options; :data:`KINDS`
 lists the kinds.  Sample i of seed s depends on (s, i) and the recipe only, not on the workers or their number: each
-sample has a generator of its own.  Kill the build at any time and start the same command again: it goes on.
+sample has a generator of its own.  (A page whose text stands in its shard already is drawn again, so the recipe's
+``rows`` count too.)  Kill the build at any time and start the same command again: it goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import json
-import multiprocessing
 import os
+import re
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pyarrow as pa
-import yaml
 
-from data_pipeline import fonts, lines, render, shards, text
+from data_pipeline import checks, fonts, lines, mixed, overlay, processes, progress, render, shards, table_sets, text
+from data_pipeline.options import RecipeError, fill, read_yaml
 
 RECIPES = Path(__file__).parent / "recipes"
+_LIBRARIES = ("docvision", "fonttools", "numpy", "opencv-python-headless", "pillow", "pyarrow", "pypdfium2", "typst")
+"""What a sample's bytes depend on besides the sources."""
+
+_REDRAWS = 20
+"""Repeats are kept after so many tries: a recipe may have little to say."""
+
+
+class SampleError(RuntimeError):
+    """A sample that cannot be made."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +53,49 @@ class Kind:
     """Digests of what the samples depend on besides recipe and seed; called once before the workers start."""
 
 
-def _line_sources(options: lines.LineOptions | render.PageOptions) -> dict[str, str]:
+def _line_sources(options: Any) -> dict[str, str]:
     return {
         "fonts": fonts.digest(fonts.find_faces(getattr(options, "faces", 0))),
         "corpus": text.load_corpus(options.corpus).digest,
     }
 
 
+def _line_faces(options: lines.LineOptions) -> dict[str, str]:
+    """Sources of lines, with the kinds that this machine has no face for.
+
+    Raises:
+        RecipeError: that is all of them.
+    """
+    wanted = sorted(kind for kind, share in options.kinds.items() if share > 0 and kind != "empty")
+    groups = fonts.by_group(fonts.find_faces(options.faces)).keys()
+    lacking = [kind for kind in wanted if not groups & lines._KIND_GROUPS[kind].keys()]
+    if lacking and lacking == wanted:
+        raise RecipeError(
+            f"no face on this machine for lines of kind {', '.join(lacking)}: install some (packages in "
+            f"{RECIPES / 'lines.yaml'}) or name other kinds"
+        )
+    return {**_line_sources(options), **({"drawn as print": ", ".join(lacking)} if lacking else {})}
+
+
+def _page_faces(options: Any) -> dict[str, str]:
+    """Sources of what Typst sets.
+
+    Raises:
+        RecipeError: there is no family to set text in.
+    """
+    if not render.families():
+        raise RecipeError(
+            "no font family with accents that both fontconfig and Typst know: install some, such as fonts-dejavu "
+            "fonts-liberation (apt-get install)"
+        )
+    return _line_sources(options)
+
+
 KINDS: dict[str, Kind] = {
-    "lines": Kind(lines.sample_line, lines.LineOptions, shards.LINE_SCHEMA, _line_sources),
-    "pages": Kind(render.sample_page, render.PageOptions, render.PAGE_SCHEMA, _line_sources),
+    "lines": Kind(lines.sample_line, lines.LineOptions, shards.LINE_SCHEMA, _line_faces),
+    "pages": Kind(render.sample_page, render.PageOptions, render.PAGE_SCHEMA, _page_faces),
+    "mixed": Kind(mixed.sample_mixed, mixed.MixedOptions, render.PAGE_SCHEMA, _page_faces),
+    "tables": Kind(table_sets.sample_table, table_sets.TableOptions, table_sets.TABLE_SCHEMA, _page_faces),
 }
 """Register a kind with one line here."""
 
@@ -75,35 +114,23 @@ class Recipe:
             raise ValueError(f"unknown kind {self.kind!r} in the recipe: use one of {', '.join(KINDS)}")
         if self.rows < 1:
             raise ValueError(f"rows is {self.rows} in the recipe: use at least 1")
+        self.sample_options()
 
     def sample_options(self) -> Any:
         return fill(KINDS[self.kind].options, self.options, "options")
 
 
-def fill(cls: type, values: Any, place: str) -> Any:
-    """A dataclass from a mapping; unknown keys are an error with the nearest known one."""
-    if not isinstance(values, dict):
-        raise ValueError(f"{place} must be a mapping of names to values")
-    known = [entry.name for entry in dataclasses.fields(cls)]
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-            raise ValueError(f"unknown key {key!r} in {place}: {hint}")
-    return cls(**{key: _tuples(value) for key, value in values.items()})
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
-
-
 def load_recipe(name: str) -> Recipe:
-    """A recipe by name or path."""
+    """A recipe by name or path.
+
+    Raises:
+        RecipeError: there is none of that name, or something in it is wrong.
+    """
     path = Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
     if not path.exists():
         found = ", ".join(sorted(entry.stem for entry in RECIPES.glob("*.yaml")))
-        raise ValueError(f"no recipe {name!r} ({path}): use one of {found}, or a path to a YAML file")
-    return fill(Recipe, yaml.safe_load(path.read_text()), path.name)
+        raise RecipeError(f"no recipe {name!r} ({path}): use one of {found}, or a path to a YAML file")
+    return fill(Recipe, read_yaml(path), path.name)
 
 
 def sample_rng(seed: int, index: int) -> np.random.Generator:
@@ -111,78 +138,119 @@ def sample_rng(seed: int, index: int) -> np.random.Generator:
     return np.random.default_rng([seed, index])
 
 
-def make_rows(recipe: Recipe, seed: int, indexes: range) -> list[dict[str, Any]]:
-    """The rows of some indexes."""
+def make_rows(recipe: Recipe, seed: int, indexes: range, tick: processes.Tick = lambda: None) -> list[dict[str, Any]]:
+    """The rows of some indexes; ``tick`` is called after each.
+
+    Raises:
+        SampleError: the recipe leaves no sample that can be used.
+    """
     function, options = KINDS[recipe.kind].function, recipe.sample_options()
-    return [{**function(sample_rng(seed, index), options), "index": index} for index in indexes]
+    rows: list[dict[str, Any]] = []
+    seen: set[int] = set()
+    for index in indexes:
+        try:
+            rng = sample_rng(seed, index)
+            row = function(rng, options)
+            for _ in range(_REDRAWS):
+                if not checks.is_repeat(row, seen):
+                    break
+                render.DROPPED["repeated text"] += 1
+                row = function(rng, options)
+            rows.append({**row, "index": index})
+        except (RuntimeError, ValueError, OSError) as error:
+            raise SampleError(
+                f"sample {index} of seed {seed} cannot be made: {' '.join(str(error).split())}"
+            ) from error
+        tick()
+    return rows
 
 
-def _make_shard(task: tuple[Recipe, int, range, Path]) -> tuple[int, int]:
-    recipe, seed, indexes, path = task
-    size = shards.write_shard(path, make_rows(recipe, seed, indexes), KINDS[recipe.kind].schema)
-    return len(indexes), size
+@dataclass(frozen=True)
+class _Task:
+    """One shard to make."""
+
+    recipe: Recipe
+    seed: int
+    indexes: range
+    path: Path
 
 
-def _start_worker() -> None:
-    """Let a worker end with its parent, however that ends; else a killed build leaves workers that wait for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def follow() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=follow, daemon=True).start()
-
-
-def _run(tasks: list[tuple[Recipe, int, range, Path]], workers: int) -> Iterator[tuple[int, int]]:
-    """The tasks' results as they come, in this process for one worker."""
-    if workers == 1:
-        yield from map(_make_shard, tasks)
-        return
-    # Workers are forked where that exists, to share faces and corpus. A child of a process whose OpenCV has a thread
-    # pool hangs, so the pool is given up first; workers use one thread each anyway.
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    try:
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker) as pool:
-            try:
-                for done in as_completed([pool.submit(_make_shard, task) for task in tasks]):
-                    yield done.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    except BrokenProcessPool as error:
-        raise OSError(
-            "a worker died, perhaps for lack of memory: run the same command again with fewer --workers"
-        ) from error
-    finally:
-        cv2.setNumThreads(threads)
+def _make_shard(task: _Task, tick: processes.Tick) -> int:
+    """Make and write a shard; its size in bytes."""
+    before = Counter(render.DROPPED)
+    rows = make_rows(task.recipe, task.seed, task.indexes, tick)
+    dropped: Counter[str] = Counter()
+    for reason, number in (render.DROPPED - before).items():
+        if reason != "kept":
+            dropped[_general(reason)] += number
+    return shards.write_shard(task.path, rows, KINDS[task.recipe.kind].schema, dropped)
 
 
-def build(recipe: Recipe, folder: Path, count: int, seed: int, workers: int = 1) -> dict[str, Any]:
+def _general(reason: str) -> str:
+    """A reason without the words and numbers of the one sample, so that equal reasons add up."""
+    return re.sub(r"\d+", "N", re.sub(r"\s*'.*", " ...", reason))
+
+
+def build(
+    recipe: Recipe, folder: Path, count: int, seed: int, workers: int = 1, form: str = "parquet",
+    show: progress.Progress | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Make all missing shards of a data set and finish it.
+
+    Args:
+        recipe: what to make.
+        folder: where; an unfinished data set of the same recipe is gone on with.
+        count: samples in all.
+        seed: of the whole set.
+        workers: processes.
+        form: ``parquet`` or ``webdataset``.
+        show: told how far it is; None writes lines to standard error.
 
     Returns:
         What the marker holds.
     """
+    show = show or progress.Progress(sys.stderr)
     sources = KINDS[recipe.kind].sources(recipe.sample_options())
-    described = {**dataclasses.asdict(recipe), "count": count, "seed": seed, "sources": sources}
-    missing = shards.open_folder(folder, _plain(described))
-    ranges = shards.shard_ranges(count, recipe.rows)
-    tasks = [(recipe, seed, ranges[number], shards.shard_path(folder, number)) for number in missing]
-    print(
-        f"{recipe.kind}: {count} samples in {len(ranges)} shards, {len(missing)} to make, "
-        f"seed {seed}, {workers} workers; {sources}",
-        flush=True,
-    )
-    started, made = time.perf_counter(), 0
-    for number, (rows, size) in enumerate(_run(tasks, workers), 1):
-        made += rows
-        rate = made / (time.perf_counter() - started)
-        print(f"shard {number}/{len(tasks)}: {made} samples, {rate:.0f} samples/s, {size / 1e6:.1f} MB", flush=True)
-    return shards.finish(folder)
+    described = _plain(
+        {
+            **dataclasses.asdict(recipe), "count": count, "seed": seed, "format": form, "sources": sources,
+            "versions": _versions(),
+        }
+    )  # fmt: skip
+    with shards.locked(folder) as lock:
+        missing, damaged = shards.open_folder(folder, described)
+        ranges = shards.shard_ranges(count, recipe.rows)
+        tasks = [_Task(recipe, seed, ranges[k], shards.shard_path(folder, k, form)) for k in missing]
+        for name, reason in damaged.items():
+            show.say(f"{folder / name} is damaged and made again: {reason}")
+        show.say(
+            f"{recipe.kind}: {count} samples in {len(ranges)} shards, {len(missing)} to make, seed {seed}, "
+            f"{workers} worker{'s' if workers > 1 else ''}; {', '.join(f'{k} {v}' for k, v in sources.items())}"
+        )
+        show.start(sum(len(task.indexes) for task in tasks))
+        try:
+            for _ in processes.run(_make_shard, tasks, workers, show.update, lock, not typst_ran()):
+                pass
+            summary = shards.finish(folder)
+        finally:
+            show.close()
+            shards.sweep(folder)
+    return summary
+
+
+def typst_ran() -> bool:
+    """Whether this process has typeset something: Typst's threads do not survive a fork, and the child would hang."""
+    return render._compiler.cache_info().currsize > 0
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # another build of OpenCV, a checkout that was never installed
+            found[name] = "unknown"
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -190,16 +258,21 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def preview(recipe: Recipe, folder: Path, count: int, seed: int) -> None:
-    """Write the first samples as PNG files, with their truth in ``truth.tsv``."""
+def preview(recipe: Recipe, folder: Path, count: int, seed: int) -> list[Path]:
+    """Write the first samples as PNG files with their truth drawn in, one file a sample.
+
+    Raises:
+        ShardError: the folder holds a data set or is none.
+    """
     KINDS[recipe.kind].sources(recipe.sample_options())
-    folder.mkdir(parents=True, exist_ok=True)
-    truth = []
-    for row in make_rows(recipe, seed, range(count)):
-        name = f"{row['index']:06d}.png"
-        (folder / name).write_bytes(row["image"]["bytes"])
-        truth.append("\t".join([name, *(str(value) for key, value in row.items() if key not in ("image", "index"))]))
-    (folder / "truth.tsv").write_text("\n".join(truth) + "\n")
+    if (folder / shards.RECIPE).exists():
+        raise shards.ShardError(f"{folder} holds a data set: give -o another folder for the pictures")
+    with shards.locked(folder):
+        paths = []
+        for row in make_rows(recipe, seed, range(count)):
+            paths.append(folder / f"{row['index']:06d}.png")
+            shards.write_atomic(paths[-1], overlay.draw(row))
+    return paths
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -207,12 +280,11 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m data_pipeline.build", description="Build a data set from a recipe."
     )
     parser.add_argument("recipe", help="a recipe's name or path")
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, help="folder for the shards, or for PNG files with --preview"
-    )
+    parser.add_argument("-o", "--out", "--output", type=Path, required=True, help="folder for the shards or previews")
     parser.add_argument("--count", type=int, default=10_000, help="samples in all (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="default %(default)s")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
+    parser.add_argument("--format", choices=tuple(shards.FORMATS), default="parquet", help="default %(default)s")
     parser.add_argument("--preview", type=int, metavar="N", help="write the first N samples as PNG files instead")
     given = parser.parse_args(arguments)
     if given.count < 1 or given.workers < 1 or given.seed < 0 or (given.preview is not None and given.preview < 1):
@@ -220,10 +292,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         recipe = load_recipe(given.recipe)
         if given.preview:
-            preview(recipe, given.output, given.preview, given.seed)
+            preview(recipe, given.out, given.preview, given.seed)
         else:
-            build(recipe, given.output, given.count, given.seed, given.workers)
-    except (ValueError, OSError) as error:
+            build(recipe, given.out, given.count, given.seed, given.workers, given.format)
+    except (ValueError, OSError, SampleError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     except KeyboardInterrupt:

@@ -1,14 +1,21 @@
-"""Filters for rendered pages: keep, or drop for a reason.
+"""Filters for plans and rendered pages: keep, or drop for a reason.
 
-They see what a plan cannot foresee: text pushed off the paper, two elements on top of each other, print too faint to
-read.
+A plan is dropped for characters that its faces lack: they would print as empty boxes and stand in the truth.  A page is
+dropped for what a plan cannot foresee: text pushed off the paper, two elements on top of each other, print too faint to
+read, a text that its shard has already.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 import numpy as np
 
-from docvision.page import Block, Box, Page, Table
+from data_pipeline.characters import hash_text
+from data_pipeline.form_fields import FILLED, TICKS
+from data_pipeline.layouts import Beside, Family, Group, Item, Node, PageStyle, Plan
+from docvision.page import Block, Box, Document, Page, Table
 
 _MARGIN = 2.0
 """Points by which ink may pass the paper's edge: italic overhang."""
@@ -35,6 +42,52 @@ def check_page(page: Page) -> tuple[bool, str]:
             return False, "text outside its cell"
     pair = _overlap([block for block in page.blocks if block.box.area > 0])
     return (False, f"{pair[0]} over {pair[1]}") if pair else (True, "")
+
+
+def check_plan(plan: Plan) -> tuple[bool, str]:
+    """Whether every character of a plan is in the face that prints it."""
+    heads = (item for item in (*plan.header, *plan.footer) if item is not None)
+    for item in (*heads, *_items(plan.title), *_items(plan.flow)):
+        for content, family in _printed(item, plan.style):
+            missing = set(content) - family.characters - {" ", "\n", "\u00a0"}
+            if missing:
+                return False, f"{family.name} lacks a character of a {item.kind}"
+    return True, ""
+
+
+def _items(nodes: Iterable[Node]) -> Iterator[Item]:
+    for node in nodes:
+        if isinstance(node, Item):
+            yield node
+        elif isinstance(node, Group):
+            yield from node.items
+        elif isinstance(node, Beside):
+            yield from _items(inner for stack in node.stacks for inner in stack)
+
+
+def _printed(item: Item, style: PageStyle) -> Iterator[tuple[str, Family]]:
+    """The texts of an item with the family that prints each; drawings and formulas bring their own."""
+    family = {"body": style.body, "heading": style.heading, "mono": style.mono}[item.look.font]
+    ticked = style.ticks if item.marker and item.marker in TICKS else None
+    yield item.marker, ticked or family
+    for content, name in item.runs:
+        filled = style.filled if name.partition(":")[0] in FILLED else None
+        yield content, filled or family
+    for cell in item.table.cells if item.table else ():
+        yield cell.printed, style.body
+
+
+def is_repeat(row: dict[str, Any], seen: set[int]) -> bool:
+    """Whether a page with the same text was seen; remembers the text if not. Rows without a page never repeat."""
+    if "document" not in row:
+        return False
+    pages = Document.from_json(row["document"]).pages
+    content = "\n".join(line.text for page in pages for block in page.blocks for line in block.lines)
+    key = hash_text(content)
+    if key in seen:
+        return True
+    seen.add(key)
+    return False
 
 
 def check_contrast(image: np.ndarray, boxes_N4: np.ndarray, least: float = 18.0) -> tuple[bool, str]:

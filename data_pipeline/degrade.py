@@ -5,19 +5,21 @@ image came about: born digital, scan, photocopy, fax, thermal printer, camera, o
 history's steps in physical order: ink, paper, optics and geometry, sensor, coding.  Strengths grow with ``difficulty``.
 
 Only :class:`~data_pipeline.warp.Warp` moves pixels; its forward map moves the boxes.  All chance comes from the
-generator that is passed in; noise is cut from fixed banks of noise, which costs a tenth of drawing it fresh.
+generator that is passed in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
-import albumentations as A
 import cv2
 import numpy as np
 
+from data_pipeline import wear
+from data_pipeline.chance import weighted
+from data_pipeline.noise import noise, smooth_field
+from data_pipeline.oddities import oddity
 from data_pipeline.warp import MAX_ANGLE, Warp, random_warp
 
 Rng = np.random.Generator
@@ -25,44 +27,20 @@ __all__ = ["HISTORIES", "MAX_ANGLE", "History", "Warp", "degrade", "noise", "ran
 
 Step = Callable[[np.ndarray, Rng, float], np.ndarray]
 
-_BANK = 1024
-
-
-# noise banks
-
-
-@lru_cache(maxsize=8)
-def _noise_bank(kind: str) -> np.ndarray:
-    """A square of zero-mean, unit-variance noise: ``white``, or smoothed to a grain of 2, 6 or 30 pixels."""
-    rng = np.random.default_rng(20_240_607)
-    white: np.ndarray = rng.standard_normal((_BANK, _BANK), dtype=np.float32)
-    sigma = {"white": 0.0, "grain": 1.0, "mottle": 3.0, "cloud": 15.0}[kind]
-    if sigma:
-        white = cv2.GaussianBlur(white, (0, 0), sigma, borderType=cv2.BORDER_REFLECT)
-    return (white - white.mean()) / white.std()
-
-
-def noise(kind: str, shape: tuple[int, int], rng: Rng) -> np.ndarray:
-    """A random cut of a noise bank, tiled where the image is larger."""
-    bank = _noise_bank(kind)
-    height, width = shape
-    top, left = int(rng.integers(_BANK)), int(rng.integers(_BANK))
-    if top + height <= _BANK and left + width <= _BANK:
-        return bank[top : top + height, left : left + width]
-    return np.take(
-        np.take(bank, np.arange(top, top + height), 0, mode="wrap"), np.arange(left, left + width), 1, mode="wrap"
-    )
-
-
-def smooth_field(shape: tuple[int, int], rng: Rng, cells: int = 3) -> np.ndarray:
-    """A slowly changing field with values in [0, 1]."""
-    coarse = rng.random((cells, max(2, min(12, cells * shape[1] // max(1, shape[0])))), dtype=np.float32)
-    return np.clip(cv2.resize(coarse, (shape[1], shape[0]), interpolation=cv2.INTER_CUBIC), 0, 1)
-
 
 def _to_uint8(image: np.ndarray) -> np.ndarray:
     # convertScaleAbs would fold negatives up; a clip keeps them black.
     return np.clip(image, 0, 255).astype(np.uint8)
+
+
+def _add(image: np.ndarray, field: np.ndarray, strength: float, gain: float = 1.0) -> np.ndarray:
+    """``gain * image + strength * field``, rounded and kept within 0 to 255 in one pass."""
+    return cv2.addWeighted(image.astype(np.float32), gain, field, strength, 0, dtype=cv2.CV_8U)
+
+
+def _level(image: np.ndarray, percent: float) -> float:
+    """A percentile of the grey levels, from a sample of the rows: exact ones take longer than all else here."""
+    return float(np.percentile(image[:: max(1, image.shape[0] // 24), ::2], percent))
 
 
 # ink
@@ -73,28 +51,44 @@ def ink_spread(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
     sigma = rng.uniform(0.4, 0.6 + 0.6 * d)
     shift = rng.uniform(-0.22, 0.22) * (0.3 + d)
     gain = rng.uniform(1.2, 2.2)
-    blurred = cv2.GaussianBlur(image, (0, 0), sigma).astype(np.float32)
-    low, high = float(blurred.min()), float(blurred.max())
-    level = (blurred - low) / max(1.0, high - low)
-    return _to_uint8(low + (high - low) * np.clip((level - 0.5 + shift) * gain + 0.5, 0, 1))
+    blurred = cv2.GaussianBlur(image, (0, 0), sigma)
+    low, high, _, _ = cv2.minMaxLoc(blurred)
+    level = (np.arange(256, dtype=np.float32) - low) / max(1.0, high - low)
+    return cv2.LUT(blurred, _to_uint8(low + (high - low) * np.clip((level - 0.5 + shift) * gain + 0.5, 0, 1)))
 
 
 def ink_uneven(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
     """Ink that fades in patches, as from a worn ribbon or a cold thermal head."""
-    paper = float(np.percentile(image[:: max(1, image.shape[0] // 32)], 90))
+    paper = _level(image, 90)
     field = 1 - rng.uniform(0.1, 0.25 + 0.5 * d) * smooth_field(image.shape, rng, 4)
     field -= rng.uniform(0, 0.05 + 0.16 * d) * np.abs(noise("grain", image.shape, rng))
-    return _to_uint8(paper + (image.astype(np.float32) - paper) * field)
+    # paper + (image - paper) * field, with the part that has no pixel in it apart.
+    faded = cv2.multiply(image.astype(np.float32), field)
+    return _add(faded, 1 - field, paper)
 
 
 def ink_holes(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
     """White pin-holes in strokes and specks of ink beside them."""
     field = noise("grain", image.shape, rng)
-    paper, ink = int(np.percentile(image, 90)), int(image.min())
+    paper, ink = int(_level(image, 90)), int(image.min())
     out = image.copy()
     out[field > 3.6 - 1.2 * d * rng.random()] = paper
     out[field < -(4.1 - 0.9 * d * rng.random())] = ink
     return out
+
+
+def ribbon(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
+    """A typewriter's strokes: letter by letter a little stronger or weaker, higher or lower, by less than a pixel."""
+    height, width = image.shape
+    cells = max(2, height // 18), max(2, width // 9)
+    size = width, height
+    hop = rng.normal(0, 0.25 + 0.3 * d, cells).astype(np.float32).clip(-0.9, 0.9)
+    rows = cv2.resize(hop, size, interpolation=cv2.INTER_LINEAR) + np.arange(height, dtype=np.float32)[:, None]
+    columns = np.broadcast_to(np.arange(width, dtype=np.float32), image.shape)
+    moved = cv2.remap(image, np.ascontiguousarray(columns), rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    force = 1 - np.float32(0.15 + 0.35 * d) * rng.random(cells, dtype=np.float32)
+    field = cv2.resize(force, size, interpolation=cv2.INTER_LINEAR)
+    return _add(cv2.multiply(moved.astype(np.float32), field), 1 - field, _level(image, 90))
 
 
 def erode_or_dilate(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
@@ -111,9 +105,9 @@ def erode_or_dilate(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
 def paper_texture(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
     """Grain and mottle of the paper, and a darker tone."""
     tone = rng.uniform(0, 0.12 + 0.3 * d * rng.random())
-    grain = noise("grain", image.shape, rng) * rng.uniform(0.5, 2 + 5 * d)
-    mottle = noise("mottle", image.shape, rng) * rng.uniform(0.5, 1 + 4 * d)
-    return _to_uint8(image.astype(np.float32) * (1 - tone) + grain + mottle)
+    grain, mottle = noise("grain", image.shape, rng), noise("mottle", image.shape, rng)
+    field = cv2.addWeighted(grain, rng.uniform(0.5, 2 + 5 * d), mottle, rng.uniform(0.5, 1 + 4 * d), 0)
+    return _add(image, field, 1.0, 1 - tone)
 
 
 def bleed_through(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
@@ -121,8 +115,8 @@ def bleed_through(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
     height, width = image.shape
     back = np.roll(image[:, ::-1], (int(rng.integers(-height // 2, height // 2 + 1)), int(rng.integers(width))), (0, 1))
     back = cv2.GaussianBlur(back, (0, 0), rng.uniform(0.8, 2.5)).astype(np.float32)
-    paper = float(np.percentile(back, 90))
-    return _to_uint8(image - np.maximum(0, paper - back) * rng.uniform(0.05, 0.12 + 0.25 * d))
+    paper = _level(back, 90)
+    return _add(image, np.maximum(0, np.float32(paper) - back), -rng.uniform(0.05, 0.12 + 0.25 * d))
 
 
 def shadow(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
@@ -134,8 +128,10 @@ def shadow(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
         direction = rng.uniform(0, 2 * np.pi)
         xs = np.linspace(-0.5, 0.5, width, dtype=np.float32)[None] * np.float32(np.cos(direction))
         ys = np.linspace(-0.5, 0.5, height, dtype=np.float32)[:, None] * np.float32(np.sin(direction))
-        field = np.clip((xs + ys) * rng.uniform(0.7, 6) + 0.5 + rng.uniform(-0.4, 0.4), 0, 1)
-    return _to_uint8(image * (1 - rng.uniform(0.1, 0.2 + 0.45 * d) * field))
+        field = np.clip((xs + ys) * np.float32(rng.uniform(0.7, 6)) + np.float32(0.5 + rng.uniform(-0.4, 0.4)), 0, 1)
+    return cv2.multiply(
+        image.astype(np.float32), 1 - np.float32(rng.uniform(0.1, 0.2 + 0.45 * d)) * field, dtype=cv2.CV_8U
+    )
 
 
 def creases(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
@@ -162,14 +158,13 @@ def creases(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
 def thermal(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
     """Grey thermal print: rows and columns of the head that heat less, pale ink, grey paper."""
     height, width = image.shape
-    value: np.ndarray = image.astype(np.float32)
     ink, paper = rng.uniform(20, 70 + 70 * d), rng.uniform(190, 250)
-    value = ink + (paper - ink) * value / 255
+    value = cv2.LUT(image, (ink + (paper - ink) * np.arange(256) / 255).astype(np.float32))
     rows = 1 - rng.uniform(0, 0.1 + 0.3 * d) * rng.random((height, 1), dtype=np.float32)
     columns = np.ones((1, width), np.float32)
     if rng.random() < 0.3:
         columns[0, rng.integers(0, width, int(rng.integers(1, 4)))] = rng.uniform(0, 0.5)
-    return _to_uint8(paper + (value - paper) * rows * columns)
+    return _to_uint8(np.float32(paper) + (value - np.float32(paper)) * (rows * columns).astype(np.float32))
 
 
 # optics, sensor, coding
@@ -192,7 +187,7 @@ def blur(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
 
 
 def sensor_noise(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
-    return _to_uint8(image + noise("white", image.shape, rng) * rng.uniform(1, 3 + 14 * d))
+    return _add(image, noise("white", image.shape, rng), rng.uniform(1, 3 + 14 * d))
 
 
 def levels(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
@@ -205,8 +200,8 @@ def levels(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
 
 def threshold(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
     """One bit a pixel: fixed, local or dithered threshold, after noise."""
-    noisy = image + noise("grain", image.shape, rng) * rng.uniform(0, 4 + 14 * d)
-    low, high = float(np.percentile(noisy, 1)), float(np.percentile(noisy, 95))
+    noisy: np.ndarray = image + noise("grain", image.shape, rng) * np.float32(rng.uniform(0, 4 + 14 * d))
+    low, high = _level(noisy, 1), _level(noisy, 95)
     style = rng.random()
     if style < 0.2:
         size = 2 * int(rng.integers(7, 18)) + 1
@@ -218,7 +213,7 @@ def threshold(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
         tile = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]], np.float32) / 16 - 0.5
         repeat = -(-image.shape[0] // 4), -(-image.shape[1] // 4)
         noisy = noisy + np.tile(tile, repeat)[: image.shape[0], : image.shape[1]] * (high - low) * 0.6
-    return np.where(noisy > cut, np.uint8(255), np.uint8(0))
+    return (noisy > np.float32(cut)).view(np.uint8) * np.uint8(255)
 
 
 def jpeg(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
@@ -227,44 +222,6 @@ def jpeg(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
     decoded = cv2.imdecode(coded, cv2.IMREAD_GRAYSCALE)
     assert decoded is not None, "OpenCV cannot read its own JPEG"
     return decoded
-
-
-class Library:
-    """Steps taken from albumentations; built once, seeded for every sample."""
-
-    def __init__(self) -> None:
-        self._pipeline = A.Compose(
-            [
-                A.OneOf(
-                    [
-                        A.MotionBlur(blur_limit=(3, 5), p=1),
-                        A.Defocus(radius=(1, 2), alias_blur=(0.1, 0.3), p=1),
-                        A.Sharpen(alpha=(0.1, 0.5), lightness=(0.8, 1.0), p=1),
-                        A.UnsharpMask(blur_limit=(3, 5), alpha=(0.2, 0.7), p=1),
-                        A.MultiplicativeNoise(multiplier=(0.85, 1.1), elementwise=True, p=1),
-                        A.ShotNoise(scale_range=(0.01, 0.1), p=1),
-                        A.Posterize(num_bits=(3, 5), p=1),
-                        A.Equalize(p=0.3),
-                        A.MedianBlur(blur_limit=3, p=0.5),
-                        A.ImageCompression(quality_range=(30, 80), compression_type="webp", p=1),
-                    ],
-                    p=1,
-                )
-            ]
-        )
-
-    def __call__(self, image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
-        self._pipeline.set_random_seed(int(rng.integers(2**31)))
-        return self._pipeline(image=image[:, :, None])["image"].reshape(image.shape)
-
-
-@lru_cache(maxsize=1)
-def _library() -> Library:
-    return Library()
-
-
-def library(image: np.ndarray, rng: Rng, d: float) -> np.ndarray:
-    return _library()(image, rng, d)
 
 
 # histories
@@ -284,11 +241,11 @@ class History:
 
 
 HISTORIES: dict[str, History] = {
-    "digital": History(0.22, ((levels, 0.3),), ((low_resolution, 0.35), (blur, 0.2), (library, 0.12), (jpeg, 0.6))),
+    "digital": History(0.22, ((levels, 0.3),), ((low_resolution, 0.35), (blur, 0.2), (oddity, 0.12), (jpeg, 0.6))),
     "scan": History(
         0.30,
         ((ink_spread, 0.5), (ink_uneven, 0.3), (erode_or_dilate, 0.2), (paper_texture, 0.5), (bleed_through, 0.2)),
-        ((blur, 0.6), (shadow, 0.15), (levels, 0.5), (low_resolution, 0.25), (sensor_noise, 0.5), (library, 0.12),
+        ((blur, 0.6), (shadow, 0.15), (levels, 0.5), (low_resolution, 0.25), (sensor_noise, 0.5), (oddity, 0.12),
          (jpeg, 0.6)),
         0.6,
     ),
@@ -314,14 +271,15 @@ HISTORIES: dict[str, History] = {
     "camera": History(
         0.12,
         ((ink_spread, 0.3), (paper_texture, 0.6)),
-        ((low_resolution, 0.3), (blur, 0.7), (shadow, 0.9), (levels, 0.6), (sensor_noise, 0.8), (library, 0.35),
+        ((low_resolution, 0.3), (blur, 0.7), (shadow, 0.9), (levels, 0.6), (sensor_noise, 0.8), (oddity, 0.35),
          (jpeg, 0.9)),
         0.9,
         4,
     ),
     "old": History(
         0.10,
-        ((ink_uneven, 0.9), (ink_spread, 0.6), (ink_holes, 0.4), (bleed_through, 0.4), (paper_texture, 1.0)),
+        ((ribbon, 0.4), (ink_uneven, 0.6), (ink_spread, 0.6), (ink_holes, 0.4), (bleed_through, 0.4),
+         (paper_texture, 1.0)),
         ((blur, 0.7), (creases, 0.2), (shadow, 0.3), (sensor_noise, 0.5), (jpeg, 0.6)),
         0.7,
         1,
@@ -329,7 +287,7 @@ HISTORIES: dict[str, History] = {
 }  # fmt: skip
 """How an image came about, with shares."""
 
-_SHARES = np.array([history.share for history in HISTORIES.values()])
+_SHARES = {name: history.share for name, history in HISTORIES.items()}
 
 
 def degrade(
@@ -349,12 +307,15 @@ def degrade(
         An image of the same size and the moved boxes, not clipped to the image.
     """
     boxes = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
-    name = history or list(HISTORIES)[int(rng.choice(len(HISTORIES), p=_SHARES / _SHARES.sum()))]
+    name = history or weighted(rng, _SHARES)
     if name not in HISTORIES:
         raise ValueError(f"unknown history {name!r}: use one of {', '.join(HISTORIES)}")
     steps = HISTORIES[name]
     # A clean sample goes through fewer steps, each of them weak.
     chance = min(1.0, 0.15 + 1.1 * difficulty)
+    whole = wear.is_page(image, boxes)
+    if whole and name != "digital":
+        image = wear.mark_page(image, boxes, rng, difficulty)
     for step, share in steps.before:
         if rng.random() < share * chance:
             image = step(image, rng, difficulty)
@@ -365,4 +326,6 @@ def degrade(
     for step, share in steps.after:
         if rng.random() < share * chance:
             image = step(image, rng, difficulty)
+    if whole and name != "digital":
+        image = wear.edge_page(image, boxes, rng, difficulty)
     return image, boxes

@@ -1,23 +1,19 @@
 """A rendered PDF page -> its truth: words, lines, blocks and cells with boxes, read from the PDF's own objects.
 
-Each character and each rectangle names its element by its colour (:mod:`data_pipeline.typeset`).  The characters of an
+:mod:`data_pipeline.marks` says which characters and rectangles belong to which element.  The characters of an
 element, in drawing order, must spell the element's text; where they do not (a glyph was lost, the page cut it) the page
 is refused.  The text gives the word breaks, and tells a hyphen that the typesetter added from one that was written.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterable
-from ctypes import POINTER, c_double, c_float, c_int, c_uint, c_void_p
+import json
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
-import pypdfium2
-import pypdfium2.raw as raw
-
-from data_pipeline.tables import CellPlan, TablePlan
-from data_pipeline.typeset import Element, number_of
+from data_pipeline.marks import Glyph, Marks
+from data_pipeline.table_plans import CellPlan, TablePlan
+from data_pipeline.typeset import Element
 from docvision.page import Block, Box, Cell, Line, Page, Table, Word, bounding_box
 
 HYPHENS = "-\u00ad\u2010\x02\ufffe"
@@ -27,111 +23,14 @@ class TruthError(ValueError):
     """The PDF does not say what the plan says."""
 
 
-def _bind(name: str, result: type, *arguments: type) -> Callable[..., Any]:
-    """A PDFium function with plain integers for pointers: several times faster than pypdfium2's own binding."""
-    address = ctypes.cast(getattr(raw, name), c_void_p).value or 0
-    return ctypes.PYFUNCTYPE(result, *arguments)(address)
-
-
-_count_chars = _bind("FPDFText_CountChars", c_int, c_void_p)
-_unicode = _bind("FPDFText_GetUnicode", c_uint, c_void_p, c_int)
-_char_box = _bind("FPDFText_GetCharBox", c_int, c_void_p, c_int, *(POINTER(c_double),) * 4)
-_origin = _bind("FPDFText_GetCharOrigin", c_int, c_void_p, c_int, *(POINTER(c_double),) * 2)
-_is_generated = _bind("FPDFText_IsGenerated", c_int, c_void_p, c_int)
-_text_object = _bind("FPDFText_GetTextObject", c_void_p, c_void_p, c_int)
-_font_size = _bind("FPDFText_GetFontSize", c_double, c_void_p, c_int)
-_fill_color = _bind("FPDFPageObj_GetFillColor", c_int, c_void_p, *(POINTER(c_uint),) * 4)
-_draw_mode = _bind("FPDFPath_GetDrawMode", c_int, c_void_p, POINTER(c_int), POINTER(c_int))
-_count_objects = _bind("FPDFPage_CountObjects", c_int, c_void_p)
-_object = _bind("FPDFPage_GetObject", c_void_p, c_void_p, c_int)
-_object_type = _bind("FPDFPageObj_GetType", c_int, c_void_p)
-_bounds = _bind("FPDFPageObj_GetBounds", c_int, c_void_p, *(POINTER(c_float),) * 4)
-
-
 @dataclass(slots=True)
-class Glyph:
-    """A visible character with its ink box, top left origin."""
+class Truth:
+    """What a page says."""
 
-    text: str
-    box: tuple[float, float, float, float]
-    baseline: float
-    size: float
-
-
-@dataclass(slots=True)
-class Marks:
-    """What one PDF page holds, by element number."""
-
-    width: float
-    height: float
-    glyphs: dict[int, list[Glyph]]
-    areas: dict[int, Box]
-    """Bounds of an element's own rectangles."""
-
-
-def read_marks(page: pypdfium2.PdfPage) -> Marks:
-    """All characters and rectangles of a page."""
-    width, height = page.get_size()
-    return Marks(width, height, _read_glyphs(page, height), _read_areas(page, height))
-
-
-def _address(handle: pypdfium2.PdfPage | pypdfium2.PdfTextPage) -> int:
-    return ctypes.cast(handle.raw, c_void_p).value or 0
-
-
-def _color_number(item: int, channels: list[c_uint]) -> int:
-    if not item or not _fill_color(item, *channels):
-        return 0
-    return number_of(*(channel.value for channel in channels[:3]))
-
-
-def _read_glyphs(page: pypdfium2.PdfPage, height: float) -> dict[int, list[Glyph]]:
-    text_page = page.get_textpage()
-    handle = _address(text_page)
-    channels = [c_uint() for _ in range(4)]
-    left, right, bottom, top, x, y = (c_double() for _ in range(6))
-    numbers: dict[int, int] = {}
-    glyphs: dict[int, list[Glyph]] = {}
-    high = 0
-    for index in range(_count_chars(handle)):
-        code = _unicode(handle, index)
-        if (code <= 32 and code != 2) or code == 0xA0:
-            continue
-        if _is_generated(handle, index) == 1 and code != 2:
-            continue
-        if 0xD800 <= code < 0xDC00:
-            high = code
-            continue
-        if 0xDC00 <= code < 0xE000:
-            code = 0x10000 + ((high - 0xD800) << 10) + (code - 0xDC00)
-        item = _text_object(handle, index) or 0
-        if item not in numbers:
-            numbers[item] = _color_number(item, channels)
-        _char_box(handle, index, left, right, bottom, top)
-        _origin(handle, index, x, y)
-        box = (left.value, height - top.value, right.value, height - bottom.value)
-        glyph = Glyph(chr(code), box, height - y.value, _font_size(handle, index))
-        glyphs.setdefault(numbers[item], []).append(glyph)
-    text_page.close()
-    return glyphs
-
-
-def _read_areas(page: pypdfium2.PdfPage, height: float) -> dict[int, Box]:
-    handle = _address(page)
-    channels = [c_uint() for _ in range(4)]
-    sides = [c_float() for _ in range(4)]
-    filled, stroked = c_int(), c_int()
-    areas: dict[int, Box] = {}
-    for index in range(_count_objects(handle)):
-        item = _object(handle, index)
-        if _object_type(item) != raw.FPDF_PAGEOBJ_PATH or not _draw_mode(item, filled, stroked) or not filled.value:
-            continue
-        number = _color_number(item, channels)
-        if number and _bounds(item, *sides):
-            left, bottom, right, top = (side.value for side in sides)
-            box = Box(left, height - top, right, height - bottom)
-            areas[number] = areas[number].union(box) if number in areas else box
-    return areas
+    page: Page
+    metadata: dict[str, str]
+    """``block N``: JSON with ``table_part`` for a block that is part of a table: ``first_row``, ``rows`` and ``of``
+    count rows of the whole table, ``repeated_head`` the rows of headings that are printed again."""
 
 
 # words and lines
@@ -161,6 +60,9 @@ class Speller:
             TruthError: the glyphs do not spell the text.
         """
         element = self.elements[number]
+        turned = element.cell is not None and element.cell.turned
+        if turned:
+            glyphs = [glyph.turned() for glyph in glyphs]
         words = element.text.split()
         letters = "".join(words)
         owner = [index for index, word in enumerate(words) for _ in word]
@@ -190,6 +92,8 @@ class Speller:
                 raise TruthError(f"the text of a {kind} reads {glyph.text!r} where {written!r} was written")
         self.places[number] = at
         found.append(self._fragment(rows, start))
+        for line in (line for part in found for line in part.lines if turned):
+            _turn_back(line)
         return found
 
     def _fragment(self, rows: list[list[tuple[Glyph, int]]], start: int) -> Fragment:
@@ -209,6 +113,18 @@ def _starts_line(previous: Glyph | None, glyph: Glyph) -> bool:
         return True
     size = previous.size if previous.size > glyph.size else glyph.size
     return glyph.box[0] < previous.box[0] - 0.6 * size or abs(glyph.baseline - previous.baseline) > 0.75 * size
+
+
+def _turn_back(line: Line) -> None:
+    """The place of a line whose glyphs were turned to read from left to right."""
+    line.angle = 90.0
+    line.box = _turned_back(line.box)
+    for word in line.words:
+        word.box = _turned_back(word.box)
+
+
+def _turned_back(box: Box) -> Box:
+    return Box(box.y0, -box.x1, box.y1, -box.x0)
 
 
 def _line(row: list[tuple[Glyph, int]]) -> Line:
@@ -235,29 +151,43 @@ def _line(row: list[tuple[Glyph, int]]) -> Line:
 # blocks
 
 
-def read_page(marks: Marks, speller: Speller, elements: list[Element]) -> Page:
-    """The page's blocks, in the order of their elements."""
+def read_page(marks: Marks, speller: Speller, elements: list[Element], elsewhere: Collection[int] = ()) -> Truth:
+    """The page's blocks, in the order of their elements.
+
+    Args:
+        marks: what the page holds.
+        speller: has read the pages before.
+        elements: of all pages.
+        elsewhere: numbers of the elements whose rectangles stand on other pages.
+
+    Raises:
+        TruthError: the page and the plan disagree, or a page break cuts a cell.
+    """
     page = Page(1, round(marks.width, 2), round(marks.height, 2))
+    truth = Truth(page, {})
     spelled = {
         n: speller.fragments(n, found)
         for n, found in marks.glyphs.items()
         if n in speller.elements and _is_text(speller.elements[n])
     }
-    cells: dict[int, list[tuple[int, CellPlan]]] = {}
+    cells: dict[int, list[Member]] = {}
     for element in elements:
         if element.cell is not None:
-            cells.setdefault(id(element.item), []).append((element.number, element.cell))
+            cells.setdefault(id(element.item), []).append((element, element.cell))
     for element in elements:
         if element.cell is not None:
             continue
         if element.item.table is not None:
-            page.blocks.extend(_table_block(element.item.table, cells.get(id(element.item), []), marks, spelled))
+            for part in table_parts(element.item.table, cells.get(id(element.item), []), marks, elsewhere):
+                if part.rows != range(element.item.table.rows):
+                    truth.metadata[f"block {len(page.blocks)}"] = part.described()
+                page.blocks.append(part.block(spelled))
         elif element.item.figure is not None or element.item.formula:
             page.blocks.extend(_drawn_block(element, marks))
         else:
-            for part in spelled.get(element.number, []):
-                page.blocks.append(_text_block(element, part))
-    return page
+            for fragment in spelled.get(element.number, []):
+                page.blocks.append(_text_block(element, fragment))
+    return truth
 
 
 def _is_text(element: Element) -> bool:
@@ -305,39 +235,86 @@ def _drawn_block(element: Element, marks: Marks) -> list[Block]:
     ]
 
 
-def _table_block(
-    plan: TablePlan, members: list[tuple[int, CellPlan]], marks: Marks, spelled: dict[int, list[Fragment]]
-) -> list[Block]:
-    """A table whose cells are all on this page.
+# tables
+
+
+Member = tuple[Element, CellPlan]
+"""A cell of a table, with its number."""
+
+
+@dataclass(slots=True)
+class TablePart:
+    """Consecutive rows of a table that stand together in one column of one page."""
+
+    plan: TablePlan
+    rows: range
+    """Rows of the whole table."""
+    head: int
+    """Rows of headings that are printed once more above them."""
+    cells: list[Member]
+    marks: Marks
+
+    def described(self) -> str:
+        """JSON for the page's metadata."""
+        found = {"first_row": self.rows.start, "rows": len(self.rows), "of": self.plan.rows, "repeated_head": self.head}
+        return json.dumps({"table_part": found})
+
+    def block(self, spelled: dict[int, list[Fragment]]) -> Block:
+        """The part as a table of its own.
+
+        Raises:
+            TruthError: a cell does not hold its text.
+        """
+        cells, lines = [], []
+        for element, c in self.cells:
+            parts = spelled.get(element.number, [])
+            text = " ".join(part.text for part in parts)
+            if text != " ".join(c.printed.split()) or len(parts) > 1:
+                raise TruthError("a cell does not hold its text in one place")
+            found = [line for part in parts for line in part.lines]
+            lines.extend(found)
+            row = c.row if c.row < self.head else c.row - self.rows.start + self.head
+            box = bounding_box(line.box for line in found) if found else None
+            area = self.marks.areas[element.number]
+            for x0, y0, x1, y1 in (glyph.box for glyph in self.marks.glyphs.get(element.number, [])):
+                if x1 > x0 and not area.contains((x0 + x1) / 2, (y0 + y1) / 2):
+                    raise TruthError("a glyph stands outside its cell")
+            cells.append(Cell(row, c.column, text, c.row_span, c.column_span, c.header, area, box, source="truth"))
+        area = bounding_box(cell.box for cell in cells)
+        table = Table(self.head + len(self.rows), self.plan.columns, cells)
+        return Block("table", area, "", lines, table=table, source="truth")
+
+
+def table_parts(plan: TablePlan, cells: list[Member], marks: Marks, elsewhere: Collection[int]) -> list[TablePart]:
+    """The parts of a table on this page, from top to bottom of each column.
 
     Raises:
-        TruthError: the page cuts the table.
+        TruthError: a cell is cut, or rows are missing in between.
     """
-    here = [number for number, _ in members if number in marks.areas]
-    if not here:
+    here = [(element, cell) for element, cell in cells if element.number in marks.areas]
+    heads = [(element, cell) for element, cell in here if element.repeated]
+    rows = [(element, cell) for element, cell in here if not element.repeated]
+    tops: dict[int, float] = {}
+    for element, cell in rows:
+        top = marks.areas[element.number].y0
+        tops[cell.row] = min(top, tops.get(cell.row, top))
+    if any(element.number in elsewhere for element, _ in rows) or (heads and not rows):
+        raise TruthError("a page break cuts a table inside a row or under its head")
+    if not rows:
         return []
-    if len(here) != len(members):
-        raise TruthError(f"the page cuts a table of {len(members)} cells after {len(here)}")
-    cells, lines = [], []
-    for number, c in members:
-        parts = spelled.get(number, [])
-        if c.text and len(parts) != 1:
-            raise TruthError(f"a cell's text stands in {len(parts)} places")
-        found = parts[0].lines if parts else []
-        lines.extend(found)
-        box = bounding_box(line.box for line in found) if found else None
-        cells.append(
-            Cell(
-                c.row,
-                c.column,
-                parts[0].text if parts else "",
-                c.row_span,
-                c.column_span,
-                c.header,
-                marks.areas[number],
-                box,
-                source="truth",
-            )
-        )
-    area = bounding_box(cell.box for cell in cells)
-    return [Block("table", area, "", lines, table=Table(plan.rows, plan.columns, cells), source="truth")]
+    order = sorted(tops)
+    starts = [row for i, row in enumerate(order) if not i or tops[row] < tops[order[i - 1]]]
+    head = plan.header_rows if heads else 0
+    parts = []
+    for start, end in zip(starts, [*starts[1:], plan.rows], strict=True):
+        own = [(element, cell) for element, cell in rows if start <= cell.row < end]
+        stop = max(cell.row + cell.row_span for _, cell in own)
+        first = start == head
+        part = TablePart(plan, range(0 if first else start, stop), 0 if first else head, [*heads, *own], marks)
+        if (
+            sum(cell.row_span * cell.column_span for _, cell in part.cells)
+            != (len(part.rows) + part.head) * plan.columns
+        ):
+            raise TruthError("a break cuts a row of a table")
+        parts.append(part)
+    return parts

@@ -24,7 +24,7 @@ def draw_figure(plan: FigurePlan, width: float, height: float, color: Color) -> 
     rng = np.random.default_rng(plan.seed)
     if plan.style == "photo":
         return ""
-    if plan.style == "frame":
+    if plan.style == "frame" or min(width, height) < 48:
         return _place(0, 0, f"rect(width: {width:.1f}pt, height: {height:.1f}pt, stroke: 0.7pt + {color(0)})") + _label(
             width * 0.4, height * 0.45, "Fig.", 9, color(0)
         )

@@ -25,6 +25,7 @@ import numpy as np
 from fontTools.ttLib import TTCollection, TTFont, TTLibError
 from PIL import Image, ImageDraw, ImageFont
 
+from data_pipeline import kept
 from docvision.tokens import CHARACTERS
 
 GROUPS = ("serif", "sans", "mono", "typewriter", "ocr", "dotmatrix", "display", "script", "blackletter")
@@ -42,7 +43,7 @@ _SKIP = re.compile(
     r"|mathjax|stixsize|stixvar|stixint|nonuni"
     r"|keycaps|signwriting|cuneiform|hieroglyph|isabella|bebas|ubuntu.?title|homestead|train|cmex"
     r"|cmsy|cmmi|msam|msbm|esint|rsfs"
-    r"|wasy|stmary|galapogos|swift|lastresort|fallback|blankenburg|upside|rotated|openmoji|segment|chess|cardpip"
+    r"|wasy|stmary|galapogos|swift|lastresort|fallback|upside|rotated|openmoji|segment|chess|cardpip"
     r"|marlett|humor|staypuft|tattoo|akkadian|aegean|aegyptus|anatolian|maya|symbola|unidings|musica"
     r"|analecta|textfonts"
     r"|karla tamil|kufi|nastaliq|fontin|solidemirage|radisnoir|unifont csur|unifont upper|khmer"
@@ -51,7 +52,7 @@ _SKIP = re.compile(
     re.IGNORECASE,
 )
 _GROUP_PATTERNS = (
-    ("blackletter", r"fraktur|gotico|hamlet tertia|jessen|ptolemy|blackletter|textur|schwabach|wallau"),
+    ("blackletter", r"fraktur|gotico|hamlet tertia|jessen|blackletter|textur|schwabach|wallau|gamaliel|blankenburg"),
     ("serif", r"junicode"),
     (
         "script",
@@ -128,7 +129,18 @@ def find_faces(limit: int = 0) -> tuple[Face, ...]:
     candidates = [faces[key] for key in sorted(faces)]
     if limit and limit < len(candidates):
         candidates = [candidates[number * len(candidates) // limit] for number in range(limit)]
-    return tuple(face for face in candidates if _draws_both_cases(face)) or (_bundled_face(),)
+    return tuple(_readable(candidates)) or (_bundled_face(),)
+
+
+def _readable(candidates: list[Face]) -> list[Face]:
+    """The faces that pass :func:`_draws_both_cases`; the answers are kept on disk, for they take seconds."""
+    files = {Path(face.path) for face in candidates if face.path}
+    key = kept.key_of([*sorted(files), Path(__file__)], "\n".join(f"{face.path}|{face.index}" for face in candidates))
+    data = kept.load(f"faces{len(candidates)}", key)
+    if data is None:
+        data = bytes(_draws_both_cases(face) for face in candidates)
+        kept.store(f"faces{len(candidates)}", key, data)
+    return [face for face, usable in zip(candidates, data, strict=True) if usable]
 
 
 def by_group(faces: tuple[Face, ...]) -> dict[str, tuple[Face, ...]]:

@@ -1,4 +1,4 @@
-"""What kinds of pages there are, and how each is composed: papers, reports, books, letters, invoices and so on.
+"""What kinds of pages there are, and how each is composed: papers, reports, books, letters, forms, receipts and so on.
 
 ``plan_page(rng, families, corpus, kinds)`` draws a kind, a style that suits it, and its items.
 """
@@ -10,99 +10,43 @@ from dataclasses import replace
 
 import numpy as np
 
-from data_pipeline import fields, text
+from data_pipeline import chance, fields, forms, office, text, typescripts
+from data_pipeline.checks import check_plan
 from data_pipeline.composer import Composer
+from data_pipeline.extract import TruthError
 from data_pipeline.layouts import Beside, Family, Group, Heads, Item, Look, Node, PageStyle, Plan, Writer, plain
+from data_pipeline.page_styles import body_family, page_style
 from data_pipeline.tables import fit_table, plan_invoice
 
 Rng = np.random.Generator
 
 KINDS = {
-    "paper": 0.22, "report": 0.16, "book": 0.08, "manual": 0.10, "newspaper": 0.09, "letter": 0.06, "invoice": 0.06,
-    "tables": 0.08, "typescript": 0.15,
+    "paper": 0.15, "report": 0.11, "book": 0.05, "manual": 0.07, "newspaper": 0.07, "letter": 0.04, "invoice": 0.04,
+    "tables": 0.06, "typescript": 0.14, "oldprint": 0.07, "form": 0.05, "receipt": 0.02, "statement": 0.02,
+    "contents": 0.03, "references": 0.02, "slide": 0.03, "specification": 0.03,
 }  # fmt: skip
 """Kinds of pages, with shares."""
 
-_SIZES = {
-    "a4": (595.28, 841.89),
-    "letter": (612.0, 792.0),
-    "a5": (419.5, 595.3),
-    "legal": (612.0, 1008.0),
-    "b5": (498.9, 708.7),
-}
-
 
 def plan_page(rng: Rng, families: dict[str, tuple[Family, ...]], corpus: text.Corpus, kinds: dict[str, float]) -> Plan:
-    """A random page plan of a random kind."""
-    shares = np.array(list(kinds.values()), dtype=float)
-    kind = list(kinds)[int(rng.choice(len(kinds), p=shares / shares.sum()))]
-    body = _family(
-        rng,
-        families,
-        {"typescript": ("typewriter", "typewriter", "typewriter", "mono", "dotmatrix")}.get(
-            kind, ("serif", "serif", "sans")
-        ),
-    )
-    writer = Writer(rng, corpus, body.characters)
-    style = _style(rng, kind, families, body, writer.language)
+    """A random page plan of a random kind.
+
+    Raises:
+        TruthError: a face lacks a character of the plan.
+    """
+    kind = chance.weighted(rng, kinds)
+    body = body_family(rng, kind, families)
+    languages = {"form": forms.LANGUAGES, "oldprint": ("de", "de", "fr", "en", "it")}.get(kind, ())
+    writer = Writer(rng, corpus, body.characters, ("de",) if body.group == "blackletter" else languages)
+    writer.old = body.group == "blackletter" and "\u017f" in body.characters
+    style = page_style(rng, kind, families, body, writer.language)
     # A heading in another family must not ask for characters that family lacks.
     writer.characters = body.characters & style.heading.characters & style.mono.characters
-    return _COMPOSERS[kind](rng, writer, style)
-
-
-def _family(rng: Rng, families: dict[str, tuple[Family, ...]], groups: tuple[str, ...]) -> Family:
-    available = [group for group in groups if families.get(group)] or list(families)
-    members = families[available[int(rng.integers(len(available)))]]
-    return members[int(rng.integers(len(members)))]
-
-
-def _style(rng: Rng, kind: str, families: dict[str, tuple[Family, ...]], body: Family, language: str) -> PageStyle:
-    paper = {"book": ("a5", "b5", "a4", "letter"), "newspaper": ("a4", "legal", "letter")}.get(
-        kind, ("a4", "a4", "a4", "letter", "legal")
-    )
-    width, height = _SIZES[paper[int(rng.integers(len(paper)))]]
-    if kind == "tables" and rng.random() < 0.35:
-        width, height = height, width
-    columns = {
-        "paper": (1, 2, 2, 2, 2, 3), "report": (1, 1, 1, 2), "manual": (1, 1, 2), "newspaper": (3, 4, 4, 5),
-        "tables": (1, 1, 1, 2),
-    }.get(kind, (1,))  # fmt: skip
-    count = int(columns[int(rng.integers(len(columns)))])
-    size = float(
-        rng.uniform(
-            *{
-                "newspaper": (7.0, 9.5),
-                "paper": (8.0, 11.0),
-                "letter": (10, 12),
-                "tables": (7.5, 11),
-                "typescript": (9.5, 12.5),
-            }.get(kind, (8.5, 12.0))
-        )
-    )
-    side = float(rng.uniform(28, 60) if count > 1 else rng.uniform(40, 105)) * width / 595
-    margins = (side, float(rng.uniform(45, 95)), side * float(rng.uniform(0.8, 1.2)), float(rng.uniform(45, 95)))
-    heading = (
-        body
-        if rng.random() < 0.5 or kind == "typescript"
-        else _family(rng, families, ("serif", "sans", "sans", "display"))
-    )
-    mono = body if kind == "typescript" else _family(rng, families, ("mono", "typewriter"))
-    justify = bool(rng.random() < (0.75 if kind in ("paper", "book", "newspaper", "report") else 0.3))
-    leading = float(rng.uniform(0.42, 0.85))
-    if kind == "typescript":
-        justify, leading = (
-            bool(rng.random() < 0.06),
-            float(rng.choice([0.45, 0.62, 0.9, 1.35, 1.6]) * rng.uniform(0.92, 1.1)),
-        )
-    indented = rng.random() < 0.45
-    return PageStyle(
-        width, height, margins, count, float(rng.uniform(10, 26)), body, heading, mono, size, leading,
-        spacing_em=leading if indented and rng.random() < 0.7 else leading + float(rng.uniform(0.3, 1.1)),
-        first_em=float(rng.uniform(1.0, 3.0)) if indented else 0.0, justify=justify,
-        hyphenate=justify or bool(rng.random() < 0.15), language=language,
-        column_rule=count > 1 and bool(rng.random() < (0.5 if kind == "newspaper" else 0.12)),
-        header_rule=bool(rng.random() < 0.3), footer_rule=bool(rng.random() < 0.15),
-    )  # fmt: skip
+    plan = _COMPOSERS[kind](rng, writer, style)
+    kept, reason = check_plan(plan)
+    if not kept:
+        raise TruthError(reason)
+    return plan
 
 
 def _finish(
@@ -176,22 +120,8 @@ def _paper(rng: Rng, writer: Writer, style: PageStyle) -> Plan:
         "formula": 0.09,
     }
     if rng.random() < 0.12:
-        return _finish(rng, make, title, _references(rng, writer, make), make.heads(0.6, 0.6))
+        return _finish(rng, make, title, office.references(rng, make)[1], make.heads(0.6, 0.6))
     return _finish(rng, make, title, make.flow(shares, _amount(rng)), make.heads(0.6, 0.6))
-
-
-def _references(rng: Rng, writer: Writer, make: Composer) -> list[Node]:
-    nodes: list[Node] = [make.paragraph(), make.heading(1)]
-    for number in range(1, int(rng.integers(12, 60))):
-        runs = (
-            (text.fit(fields.reference(rng), writer.characters) + " ", ""),
-            (writer.words(70) + ". ", "italic"),
-            (f"{rng.integers(1950, 2026)}.", ""),
-        )
-        nodes.append(
-            Item("list", runs, marker=f"[{number}]", look=Look(scale=0.88, hanging=2.4, above=0.5, below=0.5, first=0))
-        )
-    return nodes
 
 
 def _report(rng: Rng, writer: Writer, style: PageStyle) -> Plan:
@@ -352,33 +282,41 @@ def _tables(rng: Rng, writer: Writer, style: PageStyle) -> Plan:
 
 def _typescript(rng: Rng, writer: Writer, style: PageStyle) -> Plan:
     make = Composer(rng, writer, style, "typescript")
-    make.capitals = rng.random() < 0.5
-    rule = "under" if rng.random() < 0.5 else ""
-    make.looks = [
-        replace(
-            look, scale=1.0, bold=False, italic=False, rule=rule, align=look.align if rng.random() < 0.6 else "center"
-        )
-        for look in make.looks
-    ]
-    title: list[Item] = []
-    if rng.random() < 0.35:
-        title.append(
-            plain(
-                "heading",
-                writer.title(40).upper(),
-                Look(align="center", first=0, below=2, tracking=float(rng.choice([0, 0, 0.3]))),
-                1,
-            )
-        )
-    if rng.random() < 0.25:
-        title.append(
-            plain("text", text.fit(fields.date(rng), writer.characters), Look(align="right", first=0, below=1.5))
-        )
-    shares = {"paragraph": 0.8, "heading": 0.07, "list": 0.08, "table": 0.06, "note": 0.02}
-    return _finish(rng, make, title, make.flow(shares, _amount(rng)), make.heads(0.45, 0.3))
+    title, flow = typescripts.typescript(rng, make)
+    return _finish(rng, make, title, flow, typescripts.typed_heads(rng, make))
 
 
-_COMPOSERS: dict[str, Callable[[Rng, Writer, PageStyle], Plan]] = {
+def _old_print(rng: Rng, writer: Writer, style: PageStyle) -> Plan:
+    make = Composer(rng, writer, replace(style, header_rule=False), "oldprint")
+    title, flow = typescripts.old_print(rng, make)
+    return _finish(rng, make, title, flow, typescripts.old_heads(rng, make))
+
+
+def _form(rng: Rng, writer: Writer, style: PageStyle) -> Plan:
+    make = Composer(rng, writer, forms.form_style(style), "form")
+    title, flow = forms.form_flow(rng, make)
+    return _finish(rng, make, title, flow, make.heads(0.3, 0.6))
+
+
+def _listed(kind: str, compose: Callable[[Rng, Composer], office.Content], header: float, footer: float) -> Compose:
+    """A kind whose pages :mod:`data_pipeline.office` composes, with the shares of running heads and feet."""
+
+    def plan(rng: Rng, writer: Writer, style: PageStyle) -> Plan:
+        make = Composer(rng, writer, style, kind)
+        title, flow = compose(rng, make)
+        return _finish(rng, make, title, flow, make.heads(header, footer))
+
+    return plan
+
+
+Compose = Callable[[Rng, Writer, PageStyle], Plan]
+
+_COMPOSERS: dict[str, Compose] = {
     "paper": _paper, "report": _report, "book": _book, "manual": _manual, "newspaper": _newspaper, "letter": _letter,
-    "invoice": _invoice, "tables": _tables, "typescript": _typescript,
+    "invoice": _invoice, "tables": _tables, "typescript": _typescript, "oldprint": _old_print, "form": _form,
+    "receipt": _listed("receipt", office.receipt, 0, 0), "statement": _listed("statement", office.statement, 0.3, 0.7),
+    "contents": _listed("contents", office.contents, 0.4, 0.6),
+    "references": _listed("references", office.references, 0.6, 0.6),
+    "slide": _listed("slide", office.slide, 0, 0.6),
+    "specification": _listed("specification", office.specification, 0.6, 0.7),
 }  # fmt: skip

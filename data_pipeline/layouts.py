@@ -9,7 +9,7 @@ of them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class Item:
 
     kind: BlockKind
     runs: tuple[tuple[str, str], ...] = ()
-    """(text, style) with style ``""``, ``bold``, ``italic`` or ``super``."""
+    """(text, style) with style ``""``, ``bold``, ``italic``, ``super`` or one of :mod:`data_pipeline.form_fields`."""
     level: int = 0
     marker: str = ""
     look: Look = Look()
@@ -144,8 +144,10 @@ class PageStyle:
     column_rule: bool = False
     header_rule: bool = False
     footer_rule: bool = False
-    widths: float = field(default=1.0)
-    """Stretch of the spaces between words."""
+    filled: Family | None = None
+    """Family of what is filled into forms; None for the page's own."""
+    ticks: Family | None = None
+    """Family of tick boxes."""
 
     @property
     def column_width(self) -> float:
@@ -180,10 +182,15 @@ class Plan:
 class Writer:
     """Texts of one language in the characters of one family, taken from the corpus."""
 
-    def __init__(self, rng: Rng, corpus: text.Corpus, characters: frozenset[str]) -> None:
+    def __init__(
+        self, rng: Rng, corpus: text.Corpus, characters: frozenset[str], languages: tuple[str, ...] = ()
+    ) -> None:
         self.rng = rng
+        self.old = False
+        """Whether German is set with long s."""
         # A language with a handful of sentences would repeat itself on one page.
         usable = [i for i, name in enumerate(corpus.languages) if len(corpus.texts[name]) > 5000] or [0]
+        usable = [i for i in usable if corpus.languages[i] in languages] or usable
         weights = corpus.weights[usable] / corpus.weights[usable].sum()
         self.language = corpus.languages[usable[int(rng.choice(len(usable), p=weights))]]
         self.source = corpus.texts[self.language]
@@ -219,7 +226,8 @@ class Writer:
 
     def _fit(self, content: str) -> str:
         # Two hyphens in a row stand for a dash, and PDFium loses the second one at the end of a line.
-        return self.fit(re.sub(r"-{2,}", "\u2013" if "\u2013" in self.characters else "-", " ".join(content.split())))
+        content = re.sub(r"-{2,}", "\u2013" if "\u2013" in self.characters else "-", " ".join(content.split()))
+        return self.fit(text.old_print(content) if self.old and self.language == "de" else content)
 
     def fit(self, content: str) -> str:
         """``content`` in characters that all faces of the page have."""

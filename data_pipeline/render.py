@@ -23,11 +23,12 @@ import typst
 
 from data_pipeline import degrade, fonts, genres, shards, text
 from data_pipeline.checks import check_contrast, check_page
-from data_pipeline.extract import Speller, TruthError, read_marks, read_page
+from data_pipeline.extract import Speller, TruthError, read_page
 from data_pipeline.figures import paint_photo
 from data_pipeline.layouts import Family, Plan
+from data_pipeline.marks import Marks, read_areas, read_marks
 from data_pipeline.typeset import write_source
-from docvision.page import Box, Line, Page, page_to_json
+from docvision.page import Box, Document, Line, Page
 
 Rng = np.random.Generator
 PAGE_SCHEMA = pa.schema(
@@ -39,6 +40,8 @@ PAGE_SCHEMA = pa.schema(
 _TRIES = 40
 _CHARACTERS_NEEDED = 250
 """Least coverage of a page's body family: Latin with accents."""
+_BLACKLETTER_NEEDED = 180
+"""German alone is set in blackletter."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,10 @@ class PageOptions:
         if self.clean < 0 or self.scanned < 0 or self.clean + self.scanned > 1:
             raise ValueError(f"clean {self.clean} and scanned {self.scanned} are shares: keep their sum within 0 to 1")
 
+    @property
+    def ageing(self) -> Ageing:
+        return Ageing(self.clean, self.scanned, self.skew, self.difficulty)
+
 
 @dataclass(slots=True)
 class Rendered:
@@ -78,14 +85,16 @@ class Rendered:
     page: Page
     image: np.ndarray
     kind: str
+    metadata: dict[str, str] = field(default_factory=dict)
+    """Of the document, see :class:`data_pipeline.extract.Truth`."""
 
 
 def sample_page(rng: Rng, options: PageOptions) -> dict[str, Any]:
     """One row of a page data set.
 
     Returns:
-        ``image`` (JPEG bytes and path), ``document`` (JSON of the page, boxes in points), ``width``, ``height``,
-        ``kind`` and ``difficulty``.
+        ``image`` (JPEG bytes and path), ``document`` (JSON of the page, boxes in points; its metadata tell which
+        tables go on from or on another page), ``width``, ``height``, ``kind`` and ``difficulty``.
 
     Raises:
         RuntimeError: no plan out of many could be used; the message counts the reasons.
@@ -99,14 +108,18 @@ def sample_page(rng: Rng, options: PageOptions) -> dict[str, Any]:
             continue
         kept, reason = check_page(made.page)
         if kept:
-            image, difficulty = _age(made, rng, options)
-            words = _pixel_boxes(made.page, [word.box for word in made.page.words()])
+            owners, boxes = gather(made.page)
+            image, boxes, difficulty = options.ageing(made.image, boxes, rng)
+            if difficulty:
+                scatter(made.page, owners, boxes)
+            words = pixel_boxes(made.page, [word.box for word in made.page.words()])
             kept, reason = check_contrast(image, words)
         if kept:
-            _count(reasons)
+            count_dropped(reasons)
             data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, options.quality])[1].tobytes()
+            document = Document("synthetic", [made.page], made.metadata)
             return {
-                "image": {"bytes": data, "path": None}, "document": page_to_json(made.page, "synthetic"),
+                "image": {"bytes": data, "path": None}, "document": document.to_json(),
                 "width": image.shape[1], "height": image.shape[0], "kind": made.kind, "difficulty": difficulty,
             }  # fmt: skip
         reasons[reason] += 1
@@ -132,33 +145,51 @@ def render_plan(plan: Plan, dpi: float) -> Rendered:
         TruthError: the PDF and the plan disagree.
     """
     source, elements = write_source(plan)
-    try:
-        pdf = pypdfium2.PdfDocument(_compiler().compile(input=source.encode(), format="pdf", pdf_tags=False))
-    except typst.TypstError as error:
-        raise TruthError(f"typst: {error}") from error
+    pdf = compile_pdf(source)
     try:
         chosen = min(plan.page, len(pdf) - 1)
-        speller = Speller(elements)
-        for number in range(chosen + 1):
-            sheet = pdf[number]
-            marks = read_marks(sheet)
-            if number < chosen:
-                _skip(marks, speller)
-        page = read_page(marks, speller, elements)
-        image = sheet.render(scale=dpi / 72, grayscale=True).to_numpy()
+        speller, elsewhere = Speller(elements), set[int]()
+        for number in range(chosen):
+            marks = read_marks(pdf[number])
+            _skip(marks, speller)
+            elsewhere |= marks.areas.keys()
+        if chosen + 1 < len(pdf) and any(element.cell for element in elements):
+            elsewhere |= read_areas(pdf[chosen + 1]).keys()
+        sheet = pdf[chosen]
+        marks = read_marks(sheet)
+        truth = read_page(marks, speller, elements, elsewhere)
+        image = raster(sheet, dpi)
     finally:
         pdf.close()
-    image = np.ascontiguousarray(image.reshape(image.shape[0], image.shape[1]))
+    page = truth.page
     page.pixels = image.shape[1], image.shape[0]
     _paint(
         page,
         image,
         [element.item.figure for element in elements if element.number in marks.areas and element.item.figure],
     )
-    return Rendered(page, image, plan.kind)
+    return Rendered(page, image, plan.kind, truth.metadata)
 
 
-def _skip(marks: Any, speller: Speller) -> None:
+def compile_pdf(source: str) -> pypdfium2.PdfDocument:
+    """Typst source as a PDF that the caller closes.
+
+    Raises:
+        TruthError: Typst refuses the source.
+    """
+    try:
+        return pypdfium2.PdfDocument(_compiler().compile(input=source.encode(), format="pdf", pdf_tags=False))
+    except typst.TypstError as error:
+        raise TruthError(f"typst: {error}") from error
+
+
+def raster(sheet: pypdfium2.PdfPage, dpi: float) -> np.ndarray:
+    """The page as a grey picture."""
+    image = sheet.render(scale=dpi / 72, grayscale=True).to_numpy()
+    return np.ascontiguousarray(image.reshape(image.shape[0], image.shape[1]))
+
+
+def _skip(marks: Marks, speller: Speller) -> None:
     """Move past the text of a page that is not wanted."""
     for number, glyphs in marks.glyphs.items():
         element = speller.elements.get(number)
@@ -176,28 +207,41 @@ def _paint(page: Page, image: np.ndarray, plans: list[Any]) -> None:
 
 # ageing
 
+Aged = tuple[np.ndarray, np.ndarray, float]
 
-def _pixel_boxes(page: Page, boxes: list[Box]) -> np.ndarray:
+
+def pixel_boxes(page: Page, boxes: list[Box]) -> np.ndarray:
     return np.array([page.to_pixels(box) for box in boxes], dtype=np.float64).reshape(-1, 4)
 
 
-def _age(made: Rendered, rng: Rng, options: PageOptions) -> tuple[np.ndarray, float]:
-    """Degrade the image; the page's boxes follow, in place."""
-    draw = rng.random()
-    if draw < options.clean:
-        return made.image, 0.0
-    page, image = made.page, made.image
-    owners, boxes = _gather(page)
-    if draw < options.clean + options.scanned:
-        difficulty = float(rng.uniform(0.02, 0.15))
-        warp = _turn(image.shape, float(rng.uniform(-options.skew, options.skew)))
-        image, boxes = warp.image(image), warp.boxes(boxes)
-        image, boxes = degrade.degrade(image, boxes, rng, difficulty, "scan", 0.2)
-    else:
-        difficulty = float(rng.uniform(*options.difficulty))
-        image, boxes = degrade.degrade(image, boxes, rng, difficulty)
-    _scatter(page, owners, boxes)
-    return image, difficulty
+@dataclass(frozen=True, slots=True)
+class Ageing:
+    """How much happens to pictures; see :class:`PageOptions`."""
+
+    clean: float
+    scanned: float
+    skew: float
+    difficulty: tuple[float, float]
+
+    def __call__(self, image: np.ndarray, boxes_N4: np.ndarray, rng: Rng, weaken: float = 1.0) -> Aged:
+        """The degraded picture, where its boxes went, and how difficult it is.
+
+        Args:
+            image: uint8 grey.
+            boxes_N4: boxes in pixels.
+            rng: the only source of chance.
+            weaken: factor on the difficulty, for small print.
+        """
+        draw = rng.random()
+        if draw < self.clean:
+            return image, boxes_N4, 0.0
+        if draw < self.clean + self.scanned:
+            difficulty = float(rng.uniform(0.02, 0.15)) * weaken
+            warp = _turn(image.shape, float(rng.uniform(-self.skew, self.skew)))
+            image, boxes = warp.image(image), warp.boxes(boxes_N4)
+            return *degrade.degrade(image, boxes, rng, difficulty, "scan", 0.2), difficulty
+        difficulty = float(rng.uniform(*self.difficulty)) * weaken
+        return *degrade.degrade(image, boxes_N4, rng, difficulty), difficulty
 
 
 def _turn(shape: tuple[int, int], degrees: float) -> degrade.Warp:
@@ -210,7 +254,7 @@ def _turn(shape: tuple[int, int], degrees: float) -> degrade.Warp:
 _Owner = tuple[Any, str]
 
 
-def _gather(page: Page) -> tuple[list[_Owner], np.ndarray]:
+def gather(page: Page) -> tuple[list[_Owner], np.ndarray]:
     """All boxes of a page in pixels with the attribute each belongs to; a line adds the points at its ends."""
     owners: list[_Owner] = []
     boxes: list[Box] = []
@@ -224,18 +268,19 @@ def _gather(page: Page) -> tuple[list[_Owner], np.ndarray]:
         add(block, "box", block.box)
         for line in block.lines:
             add(line, "box", line.box)
-            y = line.box.center[1]
-            add(line, "start", Box(line.box.x0, y, line.box.x0, y))
-            add(line, "end", Box(line.box.x1, y, line.box.x1, y))
+            x, y = line.box.center
+            upright = abs(line.angle) < 45
+            add(line, "start", Box(line.box.x0, y, line.box.x0, y) if upright else Box(x, line.box.y1, x, line.box.y1))
+            add(line, "end", Box(line.box.x1, y, line.box.x1, y) if upright else Box(x, line.box.y0, x, line.box.y0))
             for word in line.words:
                 add(word, "box", word.box)
         for cell in block.table.cells if block.table else ():
             add(cell, "box", cell.box)
             add(cell, "text_box", cell.text_box)
-    return owners, _pixel_boxes(page, boxes)
+    return owners, pixel_boxes(page, boxes)
 
 
-def _scatter(page: Page, owners: list[_Owner], boxes: np.ndarray) -> None:
+def scatter(page: Page, owners: list[_Owner], boxes: np.ndarray) -> None:
     """Write moved boxes back, in points, and the angle of each line."""
     assert page.pixels is not None
     sx, sy = page.width / page.pixels[0], page.height / page.pixels[1]
@@ -245,7 +290,8 @@ def _scatter(page: Page, owners: list[_Owner], boxes: np.ndarray) -> None:
             ends[id(owner)] = owner, (x0, y0)
         elif name == "end":
             line, (left, top) = ends[id(owner)]
-            line.angle = round(float(np.degrees(np.arctan2(top - y0, x0 - left))), 3) if x0 - left > 4 else 0.0
+            long = max(abs(x0 - left), abs(y0 - top)) > 4
+            line.angle = round(float(np.degrees(np.arctan2(top - y0, x0 - left))), 3) if long else 0.0
         else:
             box = Box(x0 * sx, y0 * sy, x1 * sx, y1 * sy)
             # What a warp moved over the edge is no longer on the page.
@@ -253,7 +299,8 @@ def _scatter(page: Page, owners: list[_Owner], boxes: np.ndarray) -> None:
             setattr(owner, name, (clipped if clipped.area > 0 else box).rounded())
 
 
-def _count(reasons: Counter[str]) -> None:
+def count_dropped(reasons: Counter[str]) -> None:
+    """Add the reasons of one sample's failed tries, and the sample, to :data:`DROPPED`."""
     for reason, number in reasons.items():
         DROPPED[reason] += number
     DROPPED["kept"] += 1
@@ -297,6 +344,6 @@ def families() -> dict[str, tuple[Family, ...]]:
         bold = min((w for w, _ in upright if 600 <= w <= 800), default=weight)
         italic = any(info.style != "normal" and info.weight == weight for info, _ in known[name])
         characters = frozenset.intersection(*(f.characters for i, f in known[name] if i.weight in (weight, bold)))
-        if len(characters) >= _CHARACTERS_NEEDED:
+        if len(characters) >= (_BLACKLETTER_NEEDED if face.group == "blackletter" else _CHARACTERS_NEEDED):
             grouped.setdefault(face.group, []).append(Family(name, face.group, weight, bold, italic, characters))
     return {group: tuple(members) for group, members in grouped.items()}

@@ -8,6 +8,7 @@ below, of which a crop shows only descenders and tops, are shifted copies of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import cv2
@@ -52,31 +53,37 @@ class Setting:
     """Jitter of single letters, as in typescript."""
     second: Face | None = None
     """Face of some of the words: bold or italic words inside a line."""
+    small_caps: float = 0.0
+    """Size of capitals that stand for small letters, over the em; 0 for none."""
     scale: int = 1
     """Drawn this many times larger and reduced by area: letters land between pixels, as in scans."""
 
 
-def draw_line(rng: Rng, face: Face, content: str, size: float, setting: Setting) -> Strip:
-    """The line at ``size`` pixels per em."""
+def draw_line(rng: Rng, face: Face, content: str, size: float, setting: Setting, length: float = 0.0) -> Strip:
+    """The line at ``size`` pixels per em; ``length`` is its plain width at that size and scale, if it is known."""
     scale = setting.scale
     size = size * scale
     font = fonts.load_font(face, size)
-    natural = font.getlength(content) * (1.35 if setting.second else 1.0)
+    length = length or font.getlength(content)
+    natural = length * (1.35 if setting.second or setting.small_caps else 1.0)
     extra = size * (max(0.0, setting.spacing) * len(content) + setting.tab + max(0.0, setting.gap) * content.count(" "))
     width = int(natural + extra + 2 * MARGIN * size + 4)
     height, baseline = int((ABOVE + BELOW) * size + 2), ABOVE * size + float(rng.random())
     start = MARGIN * size + float(rng.random())
+    ink: np.ndarray = np.zeros((height, width), np.uint8)
     if setting.uneven:
-        ink, end = _strike(rng, font, content, (width, height), (start, baseline), setting.uneven * size)
+        ink, end = _strike(rng, font, content, ink, (start, baseline), setting.uneven * size)
+    elif setting.spacing or setting.gap or setting.tab or setting.second or setting.small_caps:
+        end = _set_words(ink, rng, font, content, (start, baseline), setting)
     else:
-        sheet = Image.new("L", (width, height), 0)
-        pen = ImageDraw.Draw(sheet)
-        pen.fontmode = "1" if rng.random() < 0.03 else "L"
-        end = _set_words(pen, rng, font, content, (start, baseline), setting)
-        ink = np.array(sheet)
+        _put(ink, font, content, start, baseline)
+        end = start + length
     box = ink_box(ink, baseline, size, start)
-    # Room was reserved for the widest case; what is not needed only costs time.
-    ink = np.ascontiguousarray(ink[:, : int(max(end, box[2]) + MARGIN * size) + 2])
+    # Room was reserved for the widest case; what no crop can reach only costs time.
+    reach = 0.33 * (box[3] - box[1]) + 0.3 * size
+    top, bottom = max(0, int(box[1] - reach)), min(height, int(box[3] + reach) + 2)
+    ink = np.ascontiguousarray(ink[top:bottom, : int(max(end, box[2]) + MARGIN * size) + 2])
+    box, baseline = (box[0], box[1] - top, box[2], box[3] - top), baseline - top
     if rng.random() < 0.6:
         _add_neighbours(rng, ink, box, size)
     _add_rules(rng, ink, box, (start, baseline, end), size)
@@ -89,39 +96,61 @@ def draw_line(rng: Rng, face: Face, content: str, size: float, setting: Setting)
     return Strip(ink, box, size)
 
 
+def _put(ink: np.ndarray, font: Any, content: str, x: float, y: float) -> None:
+    """Draw ``content`` from the pen position ``(x, y)`` on the baseline; what leaves the strip is cut."""
+    column, row = int(x), int(y)
+    mask, (left, top) = font.getmask2(content, mode="L", anchor="ls", start=(x - column, y - row))
+    width, height = mask.size
+    if not width or not height:
+        return
+    glyphs = np.frombuffer(bytes(mask), np.uint8).reshape(height, width)
+    x0, y0 = column + left, row + top
+    glyphs = glyphs[max(0, -y0) :, max(0, -x0) :]
+    target = ink[max(0, y0) : max(0, y0) + glyphs.shape[0], max(0, x0) : max(0, x0) + glyphs.shape[1]]
+    if target.size:
+        np.maximum(target, glyphs[: target.shape[0], : target.shape[1]], out=target)
+
+
 def _set_words(
-    pen: ImageDraw.ImageDraw, rng: Rng, font: Any, content: str, origin: tuple[float, float], setting: Setting
+    ink: np.ndarray, rng: Rng, font: Any, content: str, origin: tuple[float, float], setting: Setting
 ) -> float:
-    """Draw the words and return where they end."""
+    """Draw the words one by one and return where they end."""
     x, y = origin
-    if not (setting.spacing or setting.gap or setting.tab or setting.second):
-        pen.text((x, y), content, fill=255, font=font, anchor="ls")
-        return x + font.getlength(content)
     words = content.split(" ")
     tab_after = int(rng.integers(len(words))) if setting.tab else -1
     first, last = sorted(rng.integers(0, len(words) + 1, 2)) if setting.second else (0, 0)
     second = fonts.load_font(setting.second, font.size) if setting.second else font
     space = max(font.getlength(" ") + setting.gap * font.size, 0.12 * font.size)
+    small = font.font_variant(size=font.size * setting.small_caps) if setting.small_caps else font
     for number, word in enumerate(words):
         current = second if first <= number < last else font
-        for piece in word if setting.spacing else (word,):
-            pen.text((x, y), piece, fill=255, font=current, anchor="ls")
-            x += current.getlength(piece) + setting.spacing * font.size
+        for piece, capitals in _pieces(word, setting):
+            face = small if capitals else current
+            _put(ink, face, piece, x, y)
+            x += face.getlength(piece) + setting.spacing * font.size
         x += space + font.size * (setting.spacing + setting.tab * (number == tab_after))
     return x - space
 
 
+def _pieces(word: str, setting: Setting) -> list[tuple[str, bool]]:
+    """A word in the pieces that are drawn at once, and whether a piece is set in small capitals."""
+    if setting.small_caps:
+        runs = [(lower, "".join(letters)) for lower, letters in groupby(word, str.islower)]
+        return [(piece.upper() if lower else piece, lower) for lower, piece in runs]
+    return [(piece, False) for piece in (word if setting.spacing else (word,)) if piece]
+
+
 def _strike(
-    rng: Rng, font: Any, content: str, shape: tuple[int, int], origin: tuple[float, float], jitter: float
+    rng: Rng, font: Any, content: str, ink: np.ndarray, origin: tuple[float, float], jitter: float
 ) -> tuple[np.ndarray, float]:
     """Types struck one by one: off the line, off the column, with more or less force, through an inked ribbon."""
-    width, height = shape
-    ink: np.ndarray = np.zeros((height, width), np.uint8)
     x, y = origin
     letters = sorted(set(content) - {" "})
     # A worn or loose type sits wrong each time that it is struck.
     worn = dict(zip(letters, rng.normal(0, 0.8 * jitter, len(letters)), strict=True))
-    types = {letter: (*_glyph(font, letter), font.getlength(letter)) for letter in letters}
+    # One advance for all is what makes a typewriter; asking for each letter's would take as long as drawing it.
+    pitch = font.getlength("m") if font.getlength("i") == font.getlength("m") else 0.0
+    types = {letter: (*_glyph(font, letter), pitch or font.getlength(letter)) for letter in letters}
     shifts = rng.normal(0, jitter, (len(content), 2))
     force = np.clip(rng.normal(rng.uniform(0.8, 1.0), rng.uniform(0.02, 0.13), len(content)), 0.45, 1.0)
     space = font.getlength(" ")
@@ -196,13 +225,14 @@ def _add_neighbours(rng: Rng, ink: np.ndarray, box: BoxTuple, size: float) -> No
     # Never so tight that the neighbour's ink runs into the line's own letters.
     leading = round(max(float(rng.uniform(1.05, 1.5)) * size, 0.97 * (bottom - top)))
     for direction in (-1, 1):
-        if rng.random() < 0.15:
-            continue
-        moved = np.roll(line, int(rng.integers(line.shape[1])), axis=1)
         first = top + direction * leading
         low, high = max(0, first), min(ink.shape[0], first + len(line))
-        if low < high:
-            np.maximum(ink[low:high], moved[low - first : high - first], out=ink[low:high])
+        if low >= high or rng.random() < 0.15:
+            continue
+        copied = line[low - first : high - first]
+        shift = int(rng.integers(1, max(2, line.shape[1])))
+        np.maximum(ink[low:high, shift:], copied[:, :-shift], out=ink[low:high, shift:])
+        np.maximum(ink[low:high, :shift], copied[:, -shift:], out=ink[low:high, :shift])
 
 
 def _add_rules(rng: Rng, ink: np.ndarray, box: BoxTuple, run: tuple[float, float, float], size: float) -> None:

@@ -1,72 +1,42 @@
-"""Plans of tables: the grid with its spans and texts, and how it is ruled.
-
-A plan says everything about a table except where it stands: :mod:`data_pipeline.render` typesets it and reads the
-boxes back from the PDF.
-"""
+"""Tables of reports and offices, and the choice between them and those of journals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from data_pipeline import fields
+from data_pipeline import chance, fields
+from data_pipeline.journal import plan_journal
+from data_pipeline.table_plans import ICONS, CellPlan, Rng, TablePlan, Words, fit_table, header_fill, needed_widths
+from data_pipeline.table_values import NOTES
 
-Rng = np.random.Generator
-Words = Callable[[int], str]
-Fit = Callable[[str], str]
-"""Running text of about so many characters."""
+__all__ = ["RULINGS", "CellPlan", "TablePlan", "fit_table", "plan_invoice", "plan_office", "plan_table"]
 
 RULINGS = {"full": 0.26, "rows": 0.13, "booktabs": 0.22, "header": 0.08, "outer": 0.06, "columns": 0.05, "none": 0.20}
 """How tables are ruled, with shares."""
-
-
-@dataclass(frozen=True, slots=True)
-class CellPlan:
-    row: int
-    column: int
-    text: str = ""
-    row_span: int = 1
-    column_span: int = 1
-    header: bool = False
-    align: str = "left"
-    bold: bool = False
-    italic: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TablePlan:
-    """Cells in row-major order and the look of the table."""
-
-    rows: int
-    columns: int
-    header_rows: int
-    cells: tuple[CellPlan, ...]
-    ruling: str
-    stroke: float
-    """Width of rules in points."""
-    inset: tuple[float, float]
-    """Space inside cells in em, horizontally and vertically."""
-    widths: tuple[float, ...]
-    """Shares of the width; 0 for as wide as the text."""
-    zebra: bool = False
-    header_fill: int = 255
-    """Grey of the header's background: 255 for none; its text is white on a dark one."""
-    scale: float = 1.0
-    """Font size over the page's."""
-    vertical: str = "top"
 
 
 def plan_table(rng: Rng, words: Words, max_columns: int = 8, max_rows: int = 20) -> TablePlan:
     """A random table of 2-``max_rows`` x 2-``max_columns`` cells."""
     columns = int(rng.integers(2, max_columns + 1))
     rows = int(np.clip(rng.geometric(0.13) + 1, 2, max_rows))
+    repeats = bool(rng.random() < 0.6)
+    plan = (plan_office if rng.random() < 0.5 else plan_journal)(rng, words, rows, columns)
+    # On a page the columns share what there is, and each needs room for its longest word.
+    ems = 1.0 if plan.unit == "em" else 5.0
+    shares = [max(width * ems, need) for width, need in zip(plan.widths, needed_widths(plan), strict=True)]
+    widths = tuple(shares if any(plan.widths) or rng.random() < 0.6 else plan.widths)
+    return replace(plan, widths=widths, unit="fr", scale=float(rng.uniform(0.75, 1.0)), repeats=repeats)
+
+
+def plan_office(rng: Rng, words: Words, rows: int, columns: int) -> TablePlan:
+    """A table of exactly this size, as reports and offices print them."""
     header_rows = int(rng.choice(3, p=[0.12, 0.68, 0.2])) if rows > 3 and columns > 2 else int(rng.random() < 0.8)
     kinds = _column_kinds(rng, columns)
     aligns = [_align(rng, kind) for kind in kinds]
-    cells = _header(rng, words, columns, header_rows, aligns)
-    cells += _body(rng, words, range(header_rows, rows), kinds, aligns)
+    header = _header(rng, words, columns, header_rows, aligns)
+    cells = _vary(rng, header + _body(rng, words, range(header_rows, rows), kinds, aligns), columns, header_rows)
     wide = any(kind == "text" for kind in kinds)
     fixed = wide or rng.random() < 0.6
     widths = tuple(_width(rng, kind) if fixed else 0.0 for kind in kinds)
@@ -77,14 +47,65 @@ def plan_table(rng: Rng, words: Words, max_columns: int = 8, max_rows: int = 20)
         rows, columns, header_rows, tuple(sorted(cells, key=lambda cell: (cell.row, cell.column))), ruling,
         float(rng.choice([0.3, 0.5, 0.7, 1.0, 1.5])), inset, widths,
         zebra=bool(rng.random() < (0.25 if ruling in ("none", "header", "rows") else 0.08)),
-        header_fill=_header_fill(rng, 0.3), scale=float(rng.uniform(0.75, 1.0)),
+        header_fill=header_fill(rng, 0.3), scale=float(rng.uniform(0.75, 1.0)),
         vertical=("top", "horizon", "bottom")[int(rng.choice(3, p=[0.45, 0.45, 0.1]))],
     )  # fmt: skip
 
 
-def fit_table(plan: TablePlan, fit: Fit) -> TablePlan:
-    """The table with every text in characters that can be printed."""
-    return replace(plan, cells=tuple(replace(cell, text=fit(cell.text)) for cell in plan.cells))
+def _vary(rng: Rng, cells: list[CellPlan], columns: int, header_rows: int) -> list[CellPlan]:
+    """The cells with what is rarer: marks of notes, indents, merged cells, turned headings, drawings."""
+    draw = rng.random()
+    if draw < 0.08:
+        return [
+            replace(cell, note=chance.pick(rng, NOTES)) if cell.text and rng.random() < 0.1 else cell for cell in cells
+        ]
+    if draw < 0.18:
+        indents = [0.0, 0.0, *rng.uniform(0.7, 2.2, 2)]
+        return [
+            replace(cell, indent=chance.pick(rng, indents), align="left")
+            if not cell.header and cell.column == 0
+            else cell
+            for cell in cells
+        ]
+    if draw < 0.24 and header_rows == 1:
+        return _merge(rng, cells, columns)
+    if draw < 0.29 and header_rows and columns > 3:
+        return [
+            replace(cell, turned=True, align="center")
+            if cell.header and cell.column_span == 1 and cell.column
+            else cell
+            for cell in cells
+        ]
+    if draw < 0.33 and columns > 1:
+        drawn = int(rng.integers(1, columns))
+        return [
+            replace(cell, text="", icon=chance.pick(rng, ICONS)) if cell.column == drawn and _is_plain(cell) else cell
+            for cell in cells
+        ]
+    return cells
+
+
+def _is_plain(cell: CellPlan) -> bool:
+    return not cell.header and cell.row_span == cell.column_span == 1
+
+
+def _merge(rng: Rng, cells: list[CellPlan], columns: int) -> list[CellPlan]:
+    """The cells with some neighbours in a row of the body put together."""
+    plain = {(cell.row, cell.column) for cell in cells if _is_plain(cell)}
+    gone: set[tuple[int, int]] = set()
+    merged = []
+    for cell in sorted(cells, key=lambda cell: (cell.row, cell.column)):
+        place = cell.row, cell.column
+        if place in gone:
+            continue
+        wide = 1
+        if place in plain and cell.column and rng.random() < 0.15:
+            most = min(int(rng.integers(2, 4)), columns - cell.column)
+            while wide < most and (cell.row, cell.column + wide) in plain:
+                gone.add((cell.row, cell.column + wide))
+                wide += 1
+        merged.append(replace(cell, column_span=wide, align="center") if wide > 1 else cell)
+    return merged
 
 
 def plan_invoice(rng: Rng, words: Words) -> TablePlan:
@@ -109,7 +130,7 @@ def plan_invoice(rng: Rng, words: Words) -> TablePlan:
     return TablePlan(
         items + 1 + totals, columns, 1, tuple(cells), _ruling(rng), float(rng.choice([0.4, 0.7, 1.0])),
         (float(rng.uniform(0.3, 0.8)), float(rng.uniform(0.25, 0.8))), widths, zebra=bool(rng.random() < 0.2),
-        header_fill=_header_fill(rng, 0.5), scale=float(rng.uniform(0.85, 1.0)),
+        header_fill=header_fill(rng, 0.5), scale=float(rng.uniform(0.85, 1.0)),
     )  # fmt: skip
 
 
@@ -121,10 +142,6 @@ def _invoice_value(rng: Rng, words: Words, place: int, row: int) -> str:
     if place == 2:
         return str(int(rng.integers(1, 50)))
     return "20 %" if place == 4 else f"{rng.uniform(1, 2000):,.2f}"
-
-
-def _header_fill(rng: Rng, share: float) -> int:
-    return int(rng.choice([60, 96, 192, 208, 224, 240])) if rng.random() < share else 255
 
 
 def _ruling(rng: Rng) -> str:
@@ -179,7 +196,7 @@ def _body(rng: Rng, words: Words, rows: range, kinds: list[str], aligns: list[st
     decimals = [int(rng.integers(0, 3)) for _ in kinds]
     plain = rng.random() < 0.6
     bold_first = bool(rng.random() < 0.15)
-    grouped = len(rows) > 3 and rng.random() < 0.18
+    grouped = len(rows) > 3 and columns > 1 and rng.random() < 0.18
     cells: list[CellPlan] = []
     taken: set[tuple[int, int]] = set()
     for row in rows:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from data_pipeline.figures import draw_figure
-from data_pipeline.layouts import Beside, Family, FigurePlan, Group, Item, Node, Plan
-from data_pipeline.tables import CellPlan, TablePlan
+from data_pipeline.form_fields import draw_marker, draw_run
+from data_pipeline.layouts import Beside, Family, FigurePlan, Group, Item, Node, PageStyle, Plan
+from data_pipeline.table_plans import CellPlan, TablePlan
 
 MAX_ELEMENTS = 4095
 
@@ -31,7 +32,7 @@ class Element:
     @property
     def text(self) -> str:
         if self.cell is not None:
-            return self.cell.text
+            return self.cell.printed
         marker = f"{self.item.marker} " if self.item.marker else ""
         return marker + self.item.text
 
@@ -59,6 +60,16 @@ def write_source(plan: Plan) -> tuple[str, list[Element]]:
     return source, writer.elements
 
 
+def write_table(table: TablePlan, style: PageStyle, width: str) -> tuple[str, list[Element]]:
+    """Typst source of one page that a table fills, and its elements; ``width`` is the page's, or ``auto``."""
+    writer = _Source(Plan("table", style, (None,) * 3, (None,) * 3, (), ()))
+    item = Item("table", table=table)
+    body = writer._table(item, table, writer._number(item))
+    margin = f"{style.margins[0]:.1f}pt"
+    page = f"#set page(width: {width}, height: auto, margin: {margin})"
+    return "\n".join([page, writer._type(), body]), writer.elements
+
+
 def _string(content: str) -> str:
     escaped = content.replace("\\", "\\\\").replace('"', '\\"')
     return f'#"{escaped}"'
@@ -67,6 +78,22 @@ def _string(content: str) -> str:
 def _hex(color: tuple[int, int, int], alpha: str = "") -> str:
     red, green, blue = color
     return f'rgb("#{red:02x}{green:02x}{blue:02x}{alpha}")'
+
+
+def draw_icon(name: str, ink: str) -> str:
+    """A drawing of about a letter's size."""
+    stroke = f"stroke: 0.09em + {ink}"
+    drawings = {
+        "check": f"#curve({stroke}, curve.move((0em, 0.35em)), curve.line((0.25em, 0.6em)), curve.line((0.7em, 0em)))",
+        "cross": f"#curve({stroke}, curve.move((0em, 0em)), curve.line((0.6em, 0.6em)), curve.move((0.6em, 0em)), curve.line((0em, 0.6em)))",
+        "dot": f"#circle(radius: 0.3em, fill: {ink})",
+        "ring": f"#circle(radius: 0.3em, {stroke})",
+        "square": f"#rect(width: 0.6em, height: 0.6em, {stroke})",
+        "bar": f"#rect(width: 1.6em, height: 0.5em, fill: {ink})",
+        "up": f"#polygon(fill: {ink}, (0em, 0.6em), (0.6em, 0.6em), (0.3em, 0em))",
+        "down": f"#polygon(fill: {ink}, (0em, 0em), (0.6em, 0em), (0.3em, 0.6em))",
+    }
+    return f"#box[{drawings[name]}]"
 
 
 class _Source:
@@ -95,16 +122,19 @@ class _Source:
             f" header: [{header}], footer: [{footer}], background: [{self._column_rules()}])"
         )
         yield f"#set columns(gutter: {s.gutter:.1f}pt)"
-        yield (
-            f'#set text(font: "{s.body.name}", weight: {s.body.weight}, size: {s.size:.2f}pt, lang: "{s.language}", ligatures: false,'
-            f" fallback: false, hyphenate: {str(s.hyphenate).lower()}, overhang: false)"
-        )
+        yield self._type()
         yield (
             f"#set par(justify: {str(s.justify).lower()}, leading: {s.leading_em:.3f}em, spacing: {s.spacing_em:.3f}em,"
             f" first-line-indent: (amount: {s.first_em:.2f}em, all: true))"
         )
         yield f"#set block(spacing: {s.spacing_em:.3f}em)"
-        yield "#set smartquote(enabled: false)"
+
+    def _type(self) -> str:
+        s = self.style
+        return (
+            f'#set text(font: "{s.body.name}", weight: {s.body.weight}, size: {s.size:.2f}pt, lang: "{s.language}", ligatures: false,'
+            f" fallback: false, hyphenate: {str(s.hyphenate).lower()}, overhang: false)\n#set smartquote(enabled: false)"
+        )
 
     def _column_rules(self) -> str:
         s = self.style
@@ -144,14 +174,14 @@ class _Source:
         wide = node.place.startswith("span-")
         inner = "\n".join(self._item(item, wide) for item in node.items)
         if node.place == "flow":
-            keep = "true" if len(node.items) == 1 and node.items[0].table else "false"
-            return f"#block(breakable: {keep if self._long(node) else 'false'}, width: 100%, above: 1.3em, below: 1.3em)[{inner}]"
+            breakable = "true" if self._long(node) else "false"
+            return f"#block(breakable: {breakable}, width: 100%, above: 1.3em, below: 1.3em)[{inner}]"
         scope = 'scope: "parent", ' if wide else ""
         side = node.place.removeprefix("span-")
         return f"#place({side}, {scope}float: true, clearance: 1.2em)[#block(width: 100%)[{inner}]]"
 
     def _long(self, group: Group) -> bool:
-        return any(item.table is not None and item.table.rows > 14 for item in group.items)
+        return any(item.table is not None and item.table.rows > 8 for item in group.items)
 
     def _item(self, item: Item, wide: bool = False) -> str:
         number = self._number(item)
@@ -205,7 +235,7 @@ class _Source:
             settings.append(f"tracking: {look.tracking:.2f}em")
         if item.kind in ("heading", "code", "header", "footer"):
             settings.append("hyphenate: false")
-        marker = f"#box(width: {look.hanging:.2f}em)[{_string(item.marker)}]" if item.marker else ""
+        marker = f"#box(width: {look.hanging:.2f}em)[{draw_marker(item.marker, self.style)}]" if item.marker else ""
         body = "".join(self._run(part, style, family) for part, style in item.runs)
         if item.kind == "code":
             body = "#linebreak()".join(_string(line.replace(" ", "\u00a0")) for line in item.text.split("\n"))
@@ -214,6 +244,8 @@ class _Source:
         return f"#text({', '.join(settings)})[{marker}{body}]"
 
     def _run(self, content: str, style: str, family: Family) -> str:
+        if (drawn := draw_run(content, style, self.style)) is not None:
+            return drawn
         body = "#linebreak()".join(_string(line) for line in content.split("\n"))
         if style == "bold":
             return f"#text(weight: {family.bold})[{body}]"
@@ -233,31 +265,46 @@ class _Source:
             places = {table.header_rows} if table.header_rows else set()
             places |= {0, table.rows} if table.ruling == "booktabs" else set()
             lines = [f"table.hline(y: {y}, stroke: {stroke})" for y in sorted(places)]
-        widths = ", ".join(f"{share:.2f}fr" if share else "auto" for share in table.widths)
-        cells = [self._cell(item, table, cell) for cell in table.cells]
+        lines += [f"table.hline(y: {y}, start: {x}, end: {end}, stroke: {stroke})" for y, x, end in table.rules]
+        widths = ", ".join(f"{share:.2f}{table.unit}" if share else "auto" for share in table.widths)
+        # What is printed again keeps its number, which only one column of text can tell apart.
+        again = table.repeats and self.style.columns == 1 and 0 < table.header_rows < table.rows
+        cells = [self._cell(item, table, cell, stroke, again) for cell in table.cells]
+        if again:
+            count = sum(cell.row < table.header_rows for cell in table.cells)
+            cells = [f"table.header({', '.join(cells[:count])})", *cells[count:]]
         x, y = table.inset
         source = (
-            f"#table(columns: ({widths}), stroke: {sides}, inset: (x: {x:.2f}em, y: {y:.2f}em), align: {table.vertical},\n"
+            f"#table(columns: ({widths},), stroke: {sides}, inset: (x: {x:.2f}em, y: {y:.2f}em), align: {table.vertical},\n"
             + ",\n".join([*cells, *lines]) + ")"
         )  # fmt: skip
         if table.ruling == "outer":
             source = f"#block(stroke: {stroke})[{source}]"
-        settings = f"#set text(size: {table.scale:.3f}em, hyphenate: false)\n#set par(justify: false, first-line-indent: 0pt, leading: 0.5em)\n"
+        settings = f"#set text(size: {table.scale:.3f}em, hyphenate: false)\n#set par(justify: false, first-line-indent: 0pt, leading: {table.leading:.2f}em)\n"
         return settings + source
 
-    def _cell(self, item: Item, table: TablePlan, cell: CellPlan) -> str:
-        number = self._number(item, cell)
+    def _cell(self, item: Item, table: TablePlan, cell: CellPlan, stroke: str, again: bool) -> str:
+        number = self._number(item, cell, again and cell.row < table.header_rows)
         grey = table.header_fill if cell.header else 240 if table.zebra and cell.row % 2 else 255
-        visible = grey != 255
-        fill = _hex(mark_color(number, grey, grey, grey), "" if visible else "00")
-        ink = 240 if grey < 128 else 0
+        fill = _hex(mark_color(number, grey, grey, grey), "" if grey != 255 else "00")
+        ink = _hex(mark_color(number, *(240 if grey < 128 else 0,) * 3))
+        spans = f", colspan: {cell.column_span}" * (cell.column_span > 1)
+        spans += f", rowspan: {cell.row_span}" * (cell.row_span > 1)
+        body = self._cell_text(cell, ink) if cell.text else draw_icon(cell.icon, ink) if cell.icon else ""
+        if table.span_rules and cell.header and cell.column_span > 1 and cell.text:
+            # As wide as the cell without its insets, on its lower border.
+            body += f"#place(bottom + left, dy: {table.inset[1]:.2f}em, line(length: 100%, stroke: {stroke}))"
+        return f"table.cell(x: {cell.column}, y: {cell.row}{spans}, breakable: false, align: {cell.align} + {table.vertical}, fill: {fill})[{body}]"
+
+    def _cell_text(self, cell: CellPlan, ink: str) -> str:
         family = self.style.body
         style = ', style: "italic"' if cell.italic and family.italic else ""
-        body = f"#text(fill: {_hex(mark_color(number, ink, ink, ink))}, weight: {family.bold if cell.bold else family.weight}{style})[{_string(cell.text)}]"
-        spans = f", colspan: {cell.column_span}" * (cell.column_span > 1) + f", rowspan: {cell.row_span}" * (
-            cell.row_span > 1
-        )
-        return f"table.cell(x: {cell.column}, y: {cell.row}{spans}, align: {cell.align} + {table.vertical}, fill: {fill})[{body if cell.text else ''}]"
+        weight = family.bold if cell.bold else family.weight
+        body = self._run(cell.text, "", family) + (self._run(cell.note, "super", family) if cell.note else "")
+        body = f"#text(fill: {ink}, weight: {weight}{style})[{body}]"
+        if cell.indent:
+            body = f"#pad(left: {cell.indent:.2f}em)[{body}]"
+        return f"#rotate(-90deg, reflow: true)[{body}]" if cell.turned else body
 
     def _figure(self, figure: FigurePlan, number: int, wide: bool) -> str:
         s = self.style

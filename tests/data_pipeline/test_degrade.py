@@ -1,10 +1,10 @@
 """Degradations: boxes follow the pixels, same generator same bytes, every history works on every shape."""
 
-import albumentations as A
 import cv2
 import numpy as np
 import pytest
 
+from data_pipeline import wear
 from data_pipeline.degrade import HISTORIES, MAX_ANGLE, degrade, random_warp
 
 BLUR_TOLERANCE = 2.0
@@ -48,12 +48,12 @@ def test_every_history_keeps_shape_and_type(history: str, shape: tuple[int, int]
 
 @pytest.mark.parametrize("history", HISTORIES)
 def test_same_generator_same_bytes(history: str) -> None:
-    """Global random state, of numpy or albumentations, must play no part."""
+    """Global random state must play no part."""
     image, boxes = page_with_squares()
     before = image.copy()
     first = [degrade(image, boxes, np.random.default_rng(seed), 0.8, history) for seed in range(5)]
     np.random.seed(1)
-    A.Compose([A.HorizontalFlip()])
+    cv2.setRNGSeed(7)
     second = [degrade(image, boxes, np.random.default_rng(seed), 0.8, history) for seed in range(5)]
     for (a, boxes_a), (b, boxes_b) in zip(first, second, strict=True):
         assert np.array_equal(a, b) and np.array_equal(boxes_a, boxes_b)
@@ -83,3 +83,44 @@ def test_rotation_limit_is_kept() -> None:
 def test_unknown_history_is_named() -> None:
     with pytest.raises(ValueError, match="unknown history 'xerox'.*fax"):
         degrade(np.zeros((8, 8), np.uint8), np.zeros((0, 4)), np.random.default_rng(0), 0.5, "xerox")
+
+
+def page_of_words() -> tuple[np.ndarray, np.ndarray]:
+    """A page of 900 x 1200 with text in its middle."""
+    boxes = np.array([(x, y, x + 60, y + 14) for y in range(200, 1000, 30) for x in range(150, 750, 80)], float)
+    image = np.full((1200, 900), 245, np.uint8)
+    for x0, y0, x1, y1 in boxes.astype(int):
+        image[y0:y1:3, x0:x1] = 30
+    return image, boxes
+
+
+def changed(image: np.ndarray, out: np.ndarray) -> np.ndarray:
+    return np.abs(out.astype(int) - image) > 40
+
+
+def test_wear_keeps_off_the_text() -> None:
+    """Notes, holes and bars touch no word; edges leave every word readable; stamps lie on text one time in five."""
+    image, boxes = page_of_words()
+    inside = np.zeros(image.shape, bool)
+    for x0, y0, x1, y1 in boxes.astype(int):
+        inside[y0:y1, x0:x1] = True
+    for step in (wear._notes, wear._holes, wear._strokes, wear._dark_edges):
+        drawn = 0
+        for seed in range(6):
+            marked = changed(image, step(image, boxes, np.random.default_rng(seed)))
+            drawn += marked.any()
+            assert not (marked & inside).any(), step.__name__
+        assert drawn >= 3, f"{step.__name__} must leave something to see"
+    touched = [(changed(image, wear._stamp(image, boxes, np.random.default_rng(s))) & inside).any() for s in range(24)]
+    assert 0 < np.mean(touched) < 0.5
+
+
+def test_wear_is_for_pages() -> None:
+    """A line or a small table gets no stamp and no dark edge."""
+    image, boxes = page_of_words()
+    assert wear.is_page(image, boxes)
+    assert not wear.is_page(image[:60], boxes) and not wear.is_page(image, boxes[:4])
+    seen = sum(
+        changed(image, wear.mark_page(image, boxes, np.random.default_rng(seed), 0.7)).any() for seed in range(60)
+    )
+    assert 10 <= seen <= 50

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from data_pipeline import fields, fonts, lines, strips, text
+from data_pipeline import fields, fonts, lines, sources, strips, text
 from data_pipeline.lines import HEIGHT, MAX_WIDTH, LineOptions, sample_line
 from docvision.tokens import CHARACTERS
 
@@ -86,6 +86,32 @@ def test_ink_box_is_the_ink() -> None:
     assert inside[0].any() and inside[-1].any() and inside[:, 0].any() and inside[:, -1].any()
 
 
+def test_small_capitals_are_small_capitals() -> None:
+    """Small letters are drawn as their capitals at a smaller size; capitals, digits and marks stay as they are."""
+    face = fonts.find_faces(FACES)[0]
+    pieces = strips._pieces("Été-Bar1", strips.Setting(small_caps=0.75))
+    assert pieces == [("É", False), ("TÉ", True), ("-B", False), ("AR", True), ("1", False)]
+    rng = np.random.default_rng(3)
+    small = strips.draw_line(rng, face, "Hxxx", 40, strips.Setting(small_caps=0.75))
+    x0, y0, x1, y1 = (int(value) for value in small.box)
+    first, rest = small.ink[y0:y1, x0 : x0 + 20], small.ink[y0:y1, x1 - 20 : x1]
+    tall = [int((part > 48).any(axis=1).sum()) for part in (first, rest)]
+    assert tall[1] == pytest.approx(0.75 * tall[0], abs=2)
+    assert lines._has_small_caps(face, "Bar") and not lines._has_small_caps(face, "Straße")
+    assert not lines._has_small_caps(face, "BAR 12")
+
+
+def test_fraktur_is_set_with_long_s() -> None:
+    """Where a face has it; the face's own characters decide."""
+    found = set()
+    for index in range(60):
+        row = sample_line(np.random.default_rng([9, index]), dataclasses.replace(only("blackletter"), faces=0))
+        found |= set(row["text"]) & {"ſ"}
+    assert found or not any(
+        "ſ" in face.characters for face in fonts.by_group(fonts.find_faces()).get("blackletter", ())
+    )
+
+
 def test_a_dash_gets_the_height_of_a_letter() -> None:
     """Else a crop of '-' would be blown up to a black bar."""
     ink = np.zeros((100, 100), np.uint8)
@@ -149,7 +175,7 @@ def test_fit_prefers_plainer_forms_to_holes() -> None:
 def test_manual_pages_lose_their_markup(tmp_path) -> None:
     page = tmp_path / "page.1"
     page.write_text(".SH NOM\nls \\- \\fBAfficher\\fP tout\\ ;\n.B \\-\\-all\nou \\(co rien\n.PP\nFin\n")
-    found = [part for part in text._manual_paragraphs(page) if part]
+    found = [part for part in sources._manual_paragraphs(page) if part]
     assert found == ["ls - Afficher tout ; --all ou © rien", "Fin"]
 
 

@@ -16,9 +16,15 @@ from data_pipeline.extract import TruthError
 from data_pipeline.layouts import Plan
 from data_pipeline.tables import RULINGS, plan_table
 from data_pipeline.typeset import MAX_ELEMENTS, mark_color, number_of, write_source
-from docvision.page import Block, Box, Cell, Line, Page, Table, Word, page_from_json
+from docvision.page import Block, Box, Cell, Line, Page, Table, Word, page_from_json, page_to_json
 
-OPTIONS = render.PageOptions(corpus="builtin", dpi=(140.0, 140.0))
+_DRAWN = ("form", "contents", "typescript", "oldprint")
+"""Kinds with rules, leaders, underlines and spaced words: their ink is not all in words, or PDFium splits the words."""
+OPTIONS = render.PageOptions(
+    corpus="builtin",
+    dpi=(140.0, 140.0),
+    kinds={kind: share for kind, share in genres.KINDS.items() if kind not in _DRAWN},
+)
 SEEDS = range(12)
 INK = 128
 """Grey below which a pixel is ink; pages here are not degraded."""
@@ -102,7 +108,9 @@ def test_text_is_what_the_pdf_has_there() -> None:
                     inside = text_page.get_text_bounded(
                         b.x0 + 0.1, made.page.height - b.y1, b.x1 - 0.1, made.page.height - b.y0
                     )
-                    assert word.text.strip("-") in inside.replace("\x02", "-"), (word.text, inside)
+                    # PDFium puts spaces between letters that stand far apart.
+                    inside = inside.replace("\x02", "-").replace(" ", "")
+                    assert word.text.strip("-") in inside, (word.text, inside)
                     seen += 1
     assert seen > 500
 
@@ -171,7 +179,7 @@ def test_every_kind_renders(kind: str) -> None:
 def test_boxes_follow_the_geometry() -> None:
     """After a turn of one degree the ink is still in the words' boxes."""
     _, made = _kept()[0]
-    owners, boxes = render._gather(made.page)
+    owners, boxes = render.gather(made.page)
     warp = degrade.Warp(render._turn(made.image.shape, 1.0).matrix, width=float(made.image.shape[1]))
     image = warp.image(made.image)
     words = [box for (owner, _), box in zip(owners, warp.boxes(boxes), strict=True) if isinstance(owner, Word)]
@@ -188,9 +196,9 @@ def test_boxes_follow_the_geometry() -> None:
 def test_angles_of_lines() -> None:
     """A scan turned against the clock has lines with that angle."""
     made = _rendered(int(SEEDS[0])) or _kept()[0][1]
-    made = replace(made, page=page_from_json(render.page_to_json(made.page)))
-    owners, boxes = render._gather(made.page)
-    render._scatter(made.page, owners, render._turn(made.image.shape, 0.8).boxes(boxes))
+    made = replace(made, page=page_from_json(page_to_json(made.page)))
+    owners, boxes = render.gather(made.page)
+    render.scatter(made.page, owners, render._turn(made.image.shape, 0.8).boxes(boxes))
     wide = [line.angle for block in made.page.blocks for line in block.lines if line.box.width > 60]
     assert wide and np.allclose(wide, 0.8, atol=0.1)
 
