@@ -1,25 +1,25 @@
 """Many inputs in, finished files out: what ``docvision parse`` does with files.
 
 Every output is written under a temporary name and renamed, so a file that exists is whole.  Two inputs never share
-an output name.  A document that fails costs one line and the run's exit code, never the next document.
+an output name.  A document that fails costs one line and the run's exit code, never the next document; an output
+that an earlier run made of it gets the ending ``.stale``, so that nobody takes it for today's.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from docvision import export
+from apps.outputs import Item, OutputError, Outputs, set_aside, write
 from docvision.page import Document, Page
 from docvision.parse import DocumentParser
-from docvision.pdf import SourceError
+from docvision.pdf import SourceError, open_source
 from docvision.steps import one_line
 
 SUFFIXES = (".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff")
@@ -27,31 +27,6 @@ SUFFIXES = (".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff")
 MAX_WARNINGS = 3
 OK, FAILED, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes."""
-
-
-class OutputError(ValueError):
-    """An output that cannot be written."""
-
-
-@dataclass(frozen=True)
-class Item:
-    """One input and the name of its outputs, a relative path without suffix."""
-
-    path: Path
-    name: str
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """What to write and where."""
-
-    formats: tuple[str, ...] = ("md",)
-    folder: Path | None = None
-    """None: standard output."""
-    file: Path | None = None
-    """The one output file, where it was named itself."""
-    headers: bool = False
-    tables: export.TableStyle = "auto"
 
 
 @dataclass
@@ -73,12 +48,11 @@ class Tally:
 
     def summary(self) -> str:
         seconds = time.perf_counter() - self.started
-        noun = "document" if self.total == 1 else "documents"
         parts = [f"{self.ok} ok", f"{self.partial} partial", f"{self.failed} failed"]
         unread = self.total - self.ok - self.partial - self.failed
         if unread:
             parts.append(f"{unread} not reached")
-        return f"{self.total} {noun}: {', '.join(parts)}; {self.pages} pages in {seconds:.1f} s"
+        return f"{_count(self.total, 'document')}: {', '.join(parts)}; {_count(self.pages, 'page')} in {seconds:.1f} s"
 
 
 def expand(inputs: Iterable[Path], skip: Path | None = None) -> list[Item]:
@@ -152,11 +126,17 @@ def run(
     tally = Tally(len(items))
     try:
         for item in items:
+            written: set[Path] = set()
             try:
-                document = parser.parse(item.path, pages=pages, password=password, on_page=log.on_page(item))
-                write(document, item, outputs)
+                selection, gone = existing_pages(item.path, pages, password)
+                document = parser.parse(item.path, pages=selection, password=password, on_page=log.on_page(item))
+                document.warnings += gone
+                if document.status != "failed":
+                    write(document, item, outputs, written)
             except (SourceError, OutputError) as error:
-                log.failure(item, str(error))
+                # A file that is not there is perhaps a slip of the pen: no reason to touch another one's output.
+                aside = [] if getattr(error, "code", "") == "missing" else set_aside(item, outputs, written)
+                log.failure(item, str(error), aside)
                 tally.failed += 1
                 continue
             except BrokenPipeError:
@@ -164,103 +144,51 @@ def run(
             except Exception as error:
                 if debug:
                     raise
-                log.failure(item, f"internal error: {type(error).__name__}: {one_line(error)} (--debug shows more)")
+                reason = f"internal error: {type(error).__name__}: {one_line(error)} (--debug shows more)"
+                log.failure(item, reason, set_aside(item, outputs, written))
                 tally.failed += 1
                 continue
+            status = "partial" if gone and document.status == "ok" else document.status
             tally.pages += len(document.pages)
-            setattr(tally, document.status, getattr(tally, document.status) + 1)
-            log.done(item, document)
+            setattr(tally, status, getattr(tally, status) + 1)
+            log.done(item, document, status, gone, set_aside(item, outputs, written))
     finally:
         log.summary(tally)
     return tally
 
 
-# Writing
+def existing_pages(path: Path, pages: str, password: str) -> tuple[str, list[str]]:
+    """The part of a page selection that the document has, and a warning if that is not all of it.
 
-
-def write(document: Document, item: Item, outputs: Outputs) -> None:
-    """Write one document's files, or its text to standard output.
-
-    Raises:
-        OutputError: a file cannot be written.
-    """
-    for suffix, chunks in render(document, outputs):
-        if outputs.file is not None:
-            write_atomic(outputs.file, chunks)
-        elif outputs.folder is not None:
-            write_atomic(outputs.folder / (item.name + suffix), chunks)
-        else:
-            _print(chunks)
-
-
-def _print(chunks: Iterable[str]) -> None:
-    try:
-        sys.stdout.writelines(chunks)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise  # the reader has what it wants: no failure of this document
-    except OSError as error:
-        raise OutputError(f"standard output was not written ({error.strerror or one_line(error)})") from error
-
-
-def render(document: Document, outputs: Outputs) -> Iterator[tuple[str, Iterable[str]]]:
-    """(end of the file's name, content) of each output; one file a table for CSV, unless it goes to one place."""
-    for kind in outputs.formats:
-        if kind == "md":
-            yield ".md", [export.to_markdown(document, outputs.headers, outputs.tables)]
-        elif kind == "html":
-            yield ".html", [export.to_html(document, outputs.headers)]
-        elif kind == "txt":
-            yield ".txt", [export.to_text(document, outputs.headers)]
-        elif kind == "json":
-            yield ".json", export.json_chunks(document)
-        elif kind == "csv":
-            tables = export.document_tables(document)
-            if outputs.folder is None:
-                yield ".csv", ["\n".join(export.table_to_csv(table) for _, _, table in tables)]
-            else:
-                for page, number, table in tables:
-                    yield f".p{page}-t{number}.csv", [export.table_to_csv(table)]
-
-
-def write_atomic(path: Path, chunks: Iterable[str]) -> None:
-    """Write under a temporary name beside ``path``, then rename.
+    A selection of which nothing is there comes back as it is, for the parser to refuse.
 
     Raises:
-        OutputError: with the reason.
+        SourceError: the document does not open.
     """
-    partial = path.with_name(f".{path.name[:80]}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            file.writelines(chunk.encode("utf-8", "replace") for chunk in chunks)
-        os.replace(partial, path)
-    except OSError as error:
-        raise OutputError(_write_failure(path, error)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+    if pages.strip().lower() in ("", "all"):
+        return pages, []
+    with open_source(path, password) as source:
+        count = source.page_count
+    kept, gone = [], []
+    for part in pages.split(","):
+        match = re.fullmatch(r"\s*(r?\d+)?\s*(-)?\s*(r?\d+)?\s*", part, flags=re.IGNORECASE)
+        if match is None:
+            return pages, []
+        first = _number(match[1] or "1", count)
+        last = _number(match[3] or "r1", count) if match[2] else first
+        low, high = max(1, min(first, last)), min(count, max(first, last))
+        open_ended = bool(match[2]) and not (match[1] and match[3])
+        if low <= high and not (open_ended and first > last):  # 7- of five pages is none of them
+            kept.append(f"{low}-{high}" if first <= last else f"{high}-{low}")
+        if min(first, last) < 1 or max(first, last) > count:
+            gone.append(part.strip())
+    if not kept or not gone:
+        return pages, []
+    return ",".join(kept), [f"not all of {', '.join(gone)} is there: the document has {_count(count, 'page')}"]
 
 
-def _write_failure(path: Path, error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{path} was not written: the disk is full; free some space and run again"
-    return f"{path} was not written ({error.strerror or one_line(error)}): choose another place with -o"
-
-
-def check_folder(folder: Path) -> None:
-    """Make the output folder and see that files can be made in it, before hours of work.
-
-    Raises:
-        OutputError: they cannot.
-    """
-    probe = folder / f".docvision.{os.getpid()}.tmp"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise OutputError(_write_failure(folder, error)) from error
+def _number(text: str, count: int) -> int:
+    return count + 1 - int(text[1:]) if text[0] in "rR" else int(text)
 
 
 # Reporting
@@ -278,7 +206,7 @@ class _Log:
         self.number += 1
         if not self.live:
             return None
-        start = f"[{self.number}/{self.total}] {item.path.name[:50]}: page "
+        start = f"[{self.number}/{self.total}] {_printable(item.path.name[:50])}: page "
 
         def show(page: Page) -> None:
             print(f"\r\x1b[K{start}{page.number}", end="", file=self.stream, flush=True)
@@ -286,28 +214,46 @@ class _Log:
         return show
 
     def line(self, text: str) -> None:
+        text = _printable(text)
         print(f"\r\x1b[K{text}" if self.live else text, file=self.stream, flush=True)
 
-    def failure(self, item: Item, reason: str) -> None:
+    def failure(self, item: Item, reason: str, aside: list[Path]) -> None:
         """One line, without the path twice: most reasons begin with it."""
-        self.line(f"failed: {reason}" if str(item.path) in reason else f"failed: {item.path}: {reason}")
+        text = f"failed: {reason}" if str(item.path) in reason else f"failed: {item.path}: {reason}"
+        self.line("; ".join([text, *_asides(aside)]))
 
-    def done(self, item: Item, document: Document) -> None:
+    def done(self, item: Item, document: Document, status: str, gone: list[str], aside: list[Path]) -> None:
         reasons: dict[str, list[int]] = {}
         for page in document.pages:
             for reason in (*([page.error] if page.status == "failed" else ()), *(() if self.quiet else page.warnings)):
                 reasons.setdefault(reason, []).append(page.number)
         notes = [f"{_page_names(numbers)}: {reason}" for reason, numbers in reasons.items()]
-        notes += [] if self.quiet else document.warnings
+        notes = [*gone, *notes, *([] if self.quiet else [note for note in document.warnings if note not in gone])]
+        if not notes and not self.quiet and not any(page.blocks for page in document.pages):
+            notes = ["nothing to read: no text, table or figure was found"]
         more = f" (and {len(notes) - MAX_WARNINGS} more)" if len(notes) > MAX_WARNINGS else ""
-        if notes or not self.quiet:
-            text = "; ".join(notes[:MAX_WARNINGS]) + more
-            count = f"{len(document.pages)} page{'s' if len(document.pages) != 1 else ''}"
-            self.line(f"{document.status}: {item.path}: {count}{': ' if notes else ''}{text}")
+        if notes or aside or not self.quiet:
+            text = "; ".join(["; ".join(notes[:MAX_WARNINGS]) + more] * bool(notes) + _asides(aside))
+            self.line(f"{status}: {item.path}: {_count(len(document.pages), 'page')}{': ' if text else ''}{text}")
 
     def summary(self, tally: Tally) -> None:
         if not self.quiet:
             self.line(tally.summary())
+
+
+def _printable(text: str) -> str:
+    """On one line whatever it holds: a file's name may have line ends and escape codes in it."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
+def _asides(paths: list[Path]) -> list[str]:
+    return [f"the earlier {path.name} is now {path.name}.stale" for path in paths[:1]] + (
+        [f"and {len(paths) - 1} more"] if len(paths) > 1 else []
+    )
 
 
 def _page_names(numbers: list[int]) -> str:

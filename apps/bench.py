@@ -103,7 +103,7 @@ def _page_flags(request: Request) -> list[str]:
 
 def run_pymupdf4llm(request: Request) -> Output:
     """pymupdf4llm.to_markdown with its defaults."""
-    library = _library("pymupdf4llm")
+    library = installed("pymupdf4llm")
     pages = [request.page - 1] if request.page else None
     chunks = library.to_markdown(str(request.path), pages=pages, page_chunks=True, show_progress=False)
     return Output("\n\n".join(chunk["text"] for chunk in chunks), len(chunks))
@@ -111,7 +111,7 @@ def run_pymupdf4llm(request: Request) -> Output:
 
 def run_pdfplumber(request: Request) -> Output:
     """pdfplumber's extract_text, page by page."""
-    with _library("pdfplumber").open(request.path, password=request.password) as document:
+    with installed("pdfplumber").open(request.path, password=request.password) as document:
         pages = [document.pages[request.page - 1]] if request.page else document.pages
         return Output("\n\n".join(page.extract_text() or "" for page in pages), len(pages))
 
@@ -141,23 +141,29 @@ def _tesseract(image: Any, kind: str) -> str:
 
 def run_rapidocr(request: Request) -> Output:
     """RapidOCR with the model in its wheel; lines from top to bottom."""
-    engine = _rapidocr()
+    engine = rapidocr_engine()
     found = engine(str(request.path))
     return Output((" " if request.kind == "line" else "\n").join(found.txts or ()), 1)
 
 
 @cache
-def _rapidocr() -> Any:
-    return _library("rapidocr").RapidOCR()
+def rapidocr_engine() -> Any:
+    """RapidOCR, loaded once."""
+    return installed("rapidocr").RapidOCR()
 
 
-def _library(name: str) -> Any:
+def installed(module: str, package: str = "") -> Any:
+    """A peer's module.
+
+    Raises:
+        EngineMissing: it is not there; ``package`` is what to install where that has another name.
+    """
     import importlib
 
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(module)
     except ImportError as error:
-        raise EngineMissing(f"engine {name} is not installed: pip install {name}") from error
+        raise EngineMissing(f"engine {module} is not installed: pip install {package or module}") from error
 
 
 def _call(command: Sequence[str], install: str, data: bytes = b"") -> str:
@@ -184,8 +190,21 @@ ENGINES: dict[str, Engine] = {
 """Name -> function; ``rules`` and ``model`` are docvision held to one way of reading."""
 
 
-def predict(manifest: Path, out: Path, engines: Sequence[str], kinds: Sequence[str] = ()) -> dict[str, int]:
+def predict(
+    manifest: Path,
+    out: Path,
+    engines: Sequence[str],
+    kinds: Sequence[str] = (),
+    registry: Mapping[str, Engine] | None = None,
+) -> dict[str, int]:
     """Write predictions and status files for every row of a manifest.
+
+    Args:
+        manifest: JSON lines; paths in it are relative to it.
+        out: gets a folder for each engine.
+        engines: names in ``registry``.
+        kinds: only rows of these kinds; empty for all.
+        registry: name -> engine; None for :data:`ENGINES`.
 
     Returns:
         Engine -> number of files that it could not read (their status holds exit code 1).
@@ -208,17 +227,17 @@ def predict(manifest: Path, out: Path, engines: Sequence[str], kinds: Sequence[s
             request = Request(
                 manifest.parent / row["file"], row["kind"], row.get("page") or 0, row.get("password") or ""
             )
-            code, seconds, output = _timed(name, request)
+            code, seconds, output = _timed((registry or ENGINES)[name], request)
             failures[name] += code != 0
             (folder / f"{row['id']}.md").write_text(output.text, encoding="utf-8")
             (folder / f"{row['id']}.status").write_text(f"{code} {seconds:.3f} {output.pages}\n")
     return failures
 
 
-def _timed(name: str, request: Request) -> tuple[int, float, Output]:
+def _timed(engine: Engine, request: Request) -> tuple[int, float, Output]:
     began = time.perf_counter()
     try:
-        output = ENGINES[name](request)
+        output = engine(request)
     except EngineMissing:
         raise
     except Exception:  # a peer may raise anything on a broken file; that is a result, not our failure
@@ -241,7 +260,7 @@ def speed(files: Sequence[Path], engines: Sequence[str], rounds: int = 3) -> lis
     unread: dict[str, int] = {}
     for turn in range(rounds + 1):
         for name in engines:
-            results = [_timed(name, Request(path)) for path in files]
+            results = [_timed(ENGINES[name], Request(path)) for path in files]
             if turn:
                 seconds[name].append(sum(result[1] for result in results))
             pages[name] = sum(result[2].pages for result in results)

@@ -7,29 +7,30 @@ command that needs them.
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-OK, FAILED, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
-FORMATS = ("md", "html", "json", "csv", "txt")
-TEXT, LAYOUT, TABLES = ("auto", "layer", "model"), ("auto", "rules"), ("auto", "html", "markdown")
-PAGE = r"r?0*[1-9]\d*"
-PAGE_SELECTION = (
-    rf"\s*(all|({PAGE}(\s*-\s*({PAGE})?)?|-\s*{PAGE})\s*(,\s*({PAGE}(\s*-\s*({PAGE})?)?|-\s*{PAGE})\s*)*)?\s*"
+from apps.arguments import (
+    FORMATS,
+    LAYOUT,
+    TABLES,
+    TEXT,
+    ClickException,
+    UsageError,
+    check_model,
+    check_pages,
+    one_of,
+    place_of,
 )
-
-# Typer carries its own copy of click or uses the installed one, depending on its version.
-UsageError: type[Any] = typer.BadParameter.__mro__[1]
-ClickException: type[Any] = typer.BadParameter.__mro__[2]
+from apps.bench_commands import bench
+from apps.console import FAILED, INTERRUPTED, OK, USAGE, Debug, missing, say, show
 
 app = typer.Typer(
     name="docvision",
@@ -39,19 +40,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-bench = typer.Typer(help="Compare parsers on the same documents: quality and speed.", rich_markup_mode=None)
 app.add_typer(bench, name="bench")
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
-Engines = Annotated[
-    list[str], typer.Option("--engine", help="A parser, docvision or an installed peer; give it several times.")
-]
 
 
 def _version(wanted: bool) -> None:
     if wanted:
         from docvision import __version__
 
-        print(f"docvision {__version__}")
+        show(f"docvision {__version__}")
         raise typer.Exit
 
 
@@ -64,26 +60,19 @@ def _top(
     """PDFs, scans and photographed pages to Markdown, HTML, tables and JSON, on your own machine."""
 
 
-def one_of(value: str, choices: Sequence[str], option: str) -> str:
-    """``value`` if it is one of ``choices``, else a usage error with a suggestion."""
-    if value in choices:
-        return value
-    close = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.3)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices)}.{hint}", param_hint=option)
-
-
 @app.command()
 def parse(
     inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="PDFs, images, or folders of them.")],
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--out", "-o", help="Folder for the outputs, or a file for a single input; else print it."),
     ] = None,
     formats: Annotated[
         str | None, typer.Option("--format", "-f", help=f"Some of {','.join(FORMATS)}.", show_default="md")
     ] = None,
-    pages: Annotated[str, typer.Option(help="Pages to read, such as 1-5,8,r1 (r1 is the last).")] = "",
+    pages: Annotated[
+        str | None, typer.Option(help="Pages to read, such as 1-5,8,r1 (r1 is the last).", show_default="all")
+    ] = None,
     password: Annotated[
         str, typer.Option(envvar="DOCVISION_PASSWORD", show_envvar=True, help="Opens encrypted PDFs.")
     ] = "",
@@ -95,11 +84,15 @@ def parse(
     model: Annotated[str, typer.Option(help="Packaged name, folder, or hub id.")] = "docvision-tiny",
     tables: Annotated[str, typer.Option(help="In Markdown: auto, html or markdown (pipes).")] = "auto",
     headers: Annotated[bool, typer.Option("--headers/--no-headers", help="Write running headers and footers.")] = False,
+    join_tables: Annotated[
+        bool, typer.Option("--join-tables/--no-join-tables", help="Write a table over several pages as one.")
+    ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Report failures only.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Turn documents into Markdown, HTML, JSON, CSV or plain text."""
+    """Turn documents into Markdown, HTML, JSON, CSV, Excel or plain text."""
     from apps import batch
+    from apps.outputs import OutputError, Outputs, check_folder
     from docvision.parse import DocumentParser, ParseOptions
 
     one_of(text, TEXT, "--text")
@@ -107,48 +100,25 @@ def parse(
     one_of(tables, TABLES, "--tables")
     if "" in inputs:
         raise UsageError("an input is empty: give a file or a folder.")
-    if not re.fullmatch(PAGE_SELECTION, pages, flags=re.IGNORECASE):
-        raise typer.BadParameter(f"{pages!r} is not like 3, 2-5, r1 or 1-5,8.", param_hint="--pages")
+    check_pages(pages)
     try:
-        options = ParseOptions(text=text, layout=layout, device=device, model=model)
-        items = batch.expand([Path(given) for given in inputs], skip=out)
+        options = ParseOptions(text=text, layout=layout, device=device, model=model, join_tables=join_tables)
+        items = batch.expand([Path(given) for given in inputs], skip=Path(out) if out else None)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    kinds, folder, file = _place(out, formats, len(items))
-    outputs = batch.Outputs(kinds, folder, file, headers, tables)  # type: ignore[arg-type]
+    kinds, folder, file = place_of(out, formats, len(items))
+    if layout != "rules" and text != "layer":
+        check_model(model, device)
+    outputs = Outputs(kinds, folder, file, headers, tables)  # type: ignore[arg-type]
     if outputs.folder is not None:
         try:
-            batch.check_folder(outputs.folder)
-        except batch.OutputError as error:
-            _say(str(error))
+            check_folder(outputs.folder)
+        except OutputError as error:
+            say(str(error))
             raise typer.Exit(FAILED) from None
-    tally = batch.run(items, DocumentParser(options), outputs, pages=pages, password=password, quiet=quiet, debug=debug)
+    parser = DocumentParser(options)
+    tally = batch.run(items, parser, outputs, pages=pages or "", password=password, quiet=quiet, debug=debug)
     raise typer.Exit(tally.exit_code)
-
-
-def _place(out: Path | None, formats: str | None, count: int) -> tuple[tuple[str, ...], Path | None, Path | None]:
-    """Formats, and the output folder or file, out of ``-o`` and ``--format``."""
-    named = out.suffix[1:].lower() if out is not None and not out.is_dir() else ""
-    named = named if named in FORMATS else ""
-    texts = [part.strip() for part in (formats or named or "md").split(",") if part.strip()]
-    kinds = tuple(dict.fromkeys(one_of(kind, FORMATS, "--format") for kind in texts))
-    if not kinds:
-        raise typer.BadParameter(f"name one of {', '.join(FORMATS)}.", param_hint="--format")
-    if out is None:
-        if count > 1:
-            raise UsageError(f"{count} documents do not fit on standard output: name a folder with -o.")
-        if len(kinds) > 1:
-            raise UsageError("several formats do not fit on standard output: name a folder with -o.")
-        return kinds, None, None
-    if named:
-        if count > 1:
-            raise UsageError(f"-o {out} is one file, but there are {count} documents: name a folder.")
-        if kinds != (named,):
-            raise UsageError(f"-o {out} does not go with --format {formats}: name a folder.")
-        return kinds, None, out
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"-o {out} is a file, not a folder, and does not end in one of .{', .'.join(FORMATS)}.")
-    return kinds, out, None
 
 
 @app.command()
@@ -156,32 +126,57 @@ def schema() -> None:
     """Print the JSON Schema of the JSON output."""
     from docvision.page import Document
 
-    print(json.dumps(Document.json_schema(), indent=1))
+    show(json.dumps(Document.json_schema(), indent=1))
 
 
 @app.command()
 def make(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or the path of its YAML file.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the shards.")],
+    recipe: Annotated[
+        str | None, typer.Argument(metavar="RECIPE", help="A recipe's name or the path of its YAML file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the shards.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Samples in all.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="Sample i of a seed is always the same.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    preview: Annotated[int | None, typer.Option(min=1, help="Write so many samples as PNG files instead.")] = None,
+    form: Annotated[str, typer.Option("--format", "-f", help="parquet or webdataset.")] = "parquet",
+    preview: Annotated[
+        int | None, typer.Option(min=1, help="Write so many samples as pictures with their truth drawn in instead.")
+    ] = None,
+    inspect: Annotated[
+        Path | None, typer.Option(help="Print what lies in a data set's folder, and whether it is whole.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
-    """Make synthetic training data with exact truth."""
+    """Make synthetic training data with exact truth.
+
+    Run the same command again after an interruption: it goes on, and the result is the same.
+    """
+    one_of(form, ("parquet", "webdataset"), "--format")
+    if inspect is None and (recipe is None or out is None):
+        raise UsageError("Missing argument 'RECIPE'." if recipe is None else "Missing option '--out' / '-o'.")
+    if inspect is not None and (recipe, out, preview) != (None, None, None):
+        raise UsageError("--inspect DIR stands alone: leave RECIPE, -o and --preview out.")
     try:
-        from data_pipeline import build
+        from apps import make as maker
+        from data_pipeline.build import SampleError
     except ImportError as error:
-        raise _missing(error, "data") from None
+        raise missing(error, "data") from None
     try:
-        loaded = build.load_recipe(recipe)
+        if inspect is not None:
+            code = maker.inspect(inspect)
+        elif preview is not None:
+            code = maker.preview(str(recipe), Path(str(out)), preview, seed)
+        else:
+            code = maker.make(str(recipe), Path(str(out)), count, seed, workers, form)
     except ValueError as error:
+        if debug:
+            raise
         raise UsageError(str(error)) from None
-    if preview is not None:
-        build.preview(loaded, out, preview, seed)
-    else:
-        build.build(loaded, out, count, seed, workers)
+    except SampleError as error:
+        if debug:
+            raise
+        raise ClickException(str(error)) from None
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -193,71 +188,33 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train a model from a recipe."""
-    from docvision.config import RecipeError, load_recipe
+    from docvision.config import RecipeError
 
+    given = overrides or []
     try:
-        load_recipe(recipe, overrides or [])  # a mistake in it is told before torch is loaded
+        _load(recipe, given)  # a mistake in it is told before torch is loaded
         from docvision import train as training
 
-        training.main(recipe, overrides or [])
+        training.main(recipe, given)
     except RecipeError as error:
         raise UsageError(str(error)) from None
     except ImportError as error:
-        raise _missing(error, "train") from None
+        raise missing(error, "train") from None
 
 
-@bench.command("predict")
-def bench_predict(
-    manifest: Annotated[Path, typer.Argument(metavar="MANIFEST", exists=True, dir_okay=False, help="JSON lines.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for a folder of predictions for each engine.")],
-    engine: Engines,
-    kinds: Annotated[str, typer.Option(help="Only rows of these kinds, such as pdf_text,scan.")] = "",
-    debug: Debug = False,
-) -> None:
-    """Write predictions for a scorer.
+def _load(recipe: str, overrides: Sequence[str]) -> None:
+    """Raise RecipeError for a mistake, with the overrides in front where the file alone is good."""
+    from docvision.config import RecipeError, find_recipe, load_recipe
 
-    Prints how many files each engine could not read.
-    """
-    from apps import bench as benchmarks
-
-    names = _engines(engine)
-    chosen = [kind.strip() for kind in kinds.split(",") if kind.strip()]
-    failures = benchmarks.predict(manifest, out, names, chosen)
-    print(benchmarks.table([{"engine": name, "unread": count} for name, count in failures.items()]))
-
-
-@bench.command("speed")
-def bench_speed(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Documents.")],
-    engine: Engines,
-    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")] = 3,
-    debug: Debug = False,
-) -> None:
-    """Time parsers side by side.
-
-    Prints pages per second of each engine and the ratio to the first one.
-    """
-    from apps import bench as benchmarks
-
-    rows = benchmarks.speed(files, _engines(engine), rounds)
-    print(benchmarks.table(rows))
-    if any(row["unread"] for row in rows):
-        _say("some files could not be read, so these rates are no speeds: leave them out")
-        raise typer.Exit(FAILED if all(row["unread"] for row in rows) else PARTIAL)
-
-
-def _engines(names: Sequence[str]) -> list[str]:
-    from apps.bench import ENGINES
-
-    return [one_of(name, tuple(ENGINES), "--engine") for name in dict.fromkeys(names)]
-
-
-def _missing(error: ImportError, extra: str) -> Exception:
-    return ClickException(f"{error}; run: pip install 'docvision[{extra}]'")
-
-
-def _say(message: str) -> None:
-    print(f"docvision: {' '.join(message.split())}", file=sys.stderr)
+    try:
+        load_recipe(recipe, overrides)
+    except RecipeError as error:
+        try:
+            load_recipe(recipe)
+        except RecipeError:
+            raise error from None
+        told = str(error).removeprefix(f"{find_recipe(recipe)}: ")
+        raise RecipeError(f"{' '.join(overrides)}: {told}") from None
 
 
 def _on_terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -273,17 +230,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         signal.signal(signal.SIGTERM, _on_terminate)
         result = app(given, prog_name="docvision", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         if result == INTERRUPTED:  # Typer has caught Ctrl-C
             raise KeyboardInterrupt
         return result if isinstance(result, int) else OK
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted")
+        say("interrupted")
         return INTERRUPTED
     except UsageError as error:
-        _say(error.format_message())
+        say(error.format_message())
         return USAGE
     except ClickException as error:
-        _say(error.format_message())
+        say(error.format_message())
         return FAILED
     except BrokenPipeError:
         sys.stdout = None  # nobody reads it any more; nothing is left to flush
@@ -292,8 +251,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "--debug" in given:
             raise
         known = isinstance(error, ValueError | OSError | ImportError)
-        _say(str(error) if known else f"internal error: {type(error).__name__}: {error} (--debug shows more)")
+        say(_reason(error) if known else f"internal error: {type(error).__name__}: {error} (--debug shows more)")
         return FAILED
+
+
+def _reason(error: Exception) -> str:
+    """An error of the operating system without its number; one of a nameless file is standard output's."""
+    if isinstance(error, OSError) and error.strerror:
+        if error.filename is not None:
+            return f"{error.filename}: {error.strerror}"
+        sys.stdout = None  # what is left in it cannot be written either
+        return f"standard output was not written ({error.strerror})"
+    return str(error)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ pool, so little is padded; pages are cut to windows of one size.
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from docvision.images import to_float
 from docvision.maps import maps_from_page
 from docvision.model import pad_images
 from docvision.page import page_from_json
+from docvision.tableseq import COORDINATE_PIXELS, TableStreamError, table_to_ids
 from docvision.tokens import PAD, Vocabulary
 
 
@@ -50,6 +52,18 @@ class PageBatch:
 
     pixels_B1HW: Tensor
     size_B2: Tensor
+    targets: dict[str, Tensor]
+    """Maps by name, and ``valid`` (B,h,w)."""
+
+
+@dataclass
+class TableBatch:
+    """Pictures of tables with their streams and the structure targets of the whole picture."""
+
+    pixels_B1HW: Tensor
+    size_B2: Tensor
+    tokens_BT: Tensor
+    """<bos> <prompt:...> stream <eos>, padded with 0."""
     targets: dict[str, Tensor]
     """Maps by name, and ``valid`` (B,h,w)."""
 
@@ -99,11 +113,11 @@ class Stream:
         self.per_epoch = sum(self.per_shard)
         if not self.per_epoch:
             raise DataError(
-                f"{task.data}: no line within max_width={task.max_width} and"
+                f"{task.data}: no sample within max_width={task.max_width}, max_cells={task.max_cells} and"
                 f" max_difficulty={task.max_difficulty}: raise them"
             )
 
-    def batch(self, number: int) -> LineBatch | PageBatch:
+    def batch(self, number: int) -> LineBatch | PageBatch | TableBatch:
         """Batch ``number`` (from 0) of the endless stream."""
         epoch, place = divmod(number, self.per_epoch)
         for shard in np.random.default_rng((self.seed, epoch)).permutation(len(self.per_shard)).tolist():
@@ -114,27 +128,38 @@ class Stream:
         rows = [self.shards.row(shard, index) for index in self._rows(shard, place, rng)]
         if self.task.kind == "lines":
             return line_batch(rows, self.vocabulary)
+        if self.task.kind == "tables":
+            return table_batch(rows, self.vocabulary, self.task.prompt)
         window = np.random.default_rng((self.seed, epoch, shard, place))
         return page_batch(rows, self.task.crop, window)
 
     def _eligible(self, shard: int) -> np.ndarray:
-        """Row numbers of a shard that are neither too wide nor too degraded."""
-        if self.task.kind != "lines":
+        """Row numbers of a shard that are neither too large nor too degraded."""
+        if self.task.kind == "pages":
             return np.arange(self.shards.rows[shard])
-        fits = self.shards.column(shard, "width") <= self.task.max_width
+        if self.task.kind == "lines":
+            fits = self._sizes(shard) <= self.task.max_width
+        else:
+            fits = self._sizes(shard) <= self.task.max_cells
         if self.task.max_difficulty < 1:
             fits &= self.shards.column(shard, "difficulty") <= self.task.max_difficulty
         return np.flatnonzero(fits)
 
+    def _sizes(self, shard: int) -> np.ndarray:
+        """By what samples are sorted so that little is padded: widths of lines, numbers of cells of tables."""
+        if self.task.kind == "lines":
+            return self.shards.column(shard, "width")
+        return self.shards.column(shard, "rows") * self.shards.column(shard, "columns")
+
     def _rows(self, shard: int, place: int, rng: np.random.Generator) -> list[int]:
-        """Rows of batch ``place`` of a shard: shuffled, sorted by width within pools, pools' batches shuffled."""
+        """Rows of batch ``place`` of a shard: shuffled, sorted by size within pools, pools' batches shuffled."""
         order = rng.permutation(self.eligible[shard])
-        if self.task.kind != "lines":
+        if self.task.kind == "pages":
             return order[place * self.task.batch : (place + 1) * self.task.batch].tolist()
-        widths = self.shards.table(shard)["width"].to_numpy()
+        sizes = self._sizes(shard)
         size = self.task.batch * self.task.pool
         pools = [order[start : start + size] for start in range(0, len(order), size)]
-        ordered = np.concatenate([pool[np.argsort(widths[pool], kind="stable")] for pool in pools])
+        ordered = np.concatenate([pool[np.argsort(sizes[pool], kind="stable")] for pool in pools])
         batches = rng.permutation(self.per_shard[shard])
         start = int(batches[place]) * self.task.batch
         return ordered[start : start + self.task.batch].tolist()
@@ -166,15 +191,44 @@ def page_batch(rows: list[dict[str, Any]], crop: tuple[int, int], rng: np.random
             {name: value[top // 8 : top // 8 + h, left // 8 : left // 8 + w] for name, value in maps.items()}
         )
     pixels, size = pad_images(arrays)
-    h, w = -(-pixels.shape[2] // 8), -(-pixels.shape[3] // 8)
+    return PageBatch(pixels, size, _stack(targets, pixels.shape[2:]))
+
+
+def table_batch(rows: list[dict[str, Any]], vocabulary: Vocabulary, prompt: str) -> TableBatch:
+    """Rows with ``image`` and a ``document`` of one table to pictures, streams and maps.
+
+    A picture that has more pixels than there are coordinates is scaled down first, and its boxes with it.
+    """
+    arrays, targets, streams = [], [], []
+    for row in rows:
+        image = _image(row)
+        longest = vocabulary.bins * COORDINATE_PIXELS
+        if max(image.size) > longest:
+            image.thumbnail((longest, longest))
+        page = page_from_json(row["document"])
+        table = next(block.table for block in page.blocks if block.table is not None)
+        scale = image.width / page.width, image.height / page.height
+        streams.append([vocabulary.bos, vocabulary.ids[f"<prompt:{prompt}>"]])
+        # A table that has no stream (a cell ends beyond the last coordinate) trains the maps alone.
+        with contextlib.suppress(TableStreamError):
+            streams[-1] += [*table_to_ids(table, vocabulary, scale, text=prompt == "table"), vocabulary.eos]
+        targets.append(maps_from_page(page, image.width, image.height))
+        arrays.append(to_float(image))
+    pixels, size = pad_images(arrays)
+    return TableBatch(pixels, size, _pad(streams), _stack(targets, pixels.shape[2:]))
+
+
+def _stack(targets: list[dict[str, np.ndarray]], shape: tuple[int, ...]) -> dict[str, Tensor]:
+    """Maps of unequal size as one batch, padded with 0 to the grid of images of ``shape``."""
+    h, w = -(-shape[0] // 8), -(-shape[1] // 8)
     stacked: dict[str, Tensor] = {}
     for name in targets[0]:
-        whole = np.zeros((len(rows), h, w), dtype=targets[0][name].dtype)
+        whole = np.zeros((len(targets), h, w), dtype=targets[0][name].dtype)
         for index, maps in enumerate(targets):
             part = maps[name]
             whole[index, : part.shape[0], : part.shape[1]] = part
         stacked[name] = torch.from_numpy(whole)
-    return PageBatch(pixels, size, stacked)
+    return stacked
 
 
 def _image(row: dict[str, Any]) -> Image.Image:

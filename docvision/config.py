@@ -40,6 +40,8 @@ class EncoderConfig:
     """Residual blocks of each stage."""
     layers: int = 1
     """Transformer layers over the grid."""
+    prior: bool = False
+    """Let the separator maps bias the decoder's cross-attention in tables (TableSeq's structure prior)."""
 
     def problems(self) -> list[str]:
         found = []
@@ -83,6 +85,8 @@ class ModelConfig:
     """Resolution at which whole pages are read."""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
+    methods: dict[str, Any] = field(default_factory=dict)
+    """Options of each multi-token method whose weights the model has, by name (docvision.methods)."""
 
     def problems(self) -> list[str]:
         found = [*self.encoder.problems(), *self.decoder.problems()]
@@ -98,7 +102,7 @@ class TaskConfig:
     """One stream of training batches."""
 
     kind: str
-    """``lines`` or ``pages``."""
+    """``lines``, ``pages`` or ``tables``."""
     data: str
     """Folder of Parquet shards made by ``docvision make``."""
     validation: str = ""
@@ -114,14 +118,22 @@ class TaskConfig:
     max_difficulty: float = 1.0
     """Lines degraded more than this are left out."""
     pool: int = 16
-    """Batches sorted together by width, so that little is padded."""
+    """Batches sorted together by width (tables by their number of cells), so that little is padded."""
+    prompt: str = "structure"
+    """What the decoder writes of a table: ``structure`` (tags and boxes) or ``table`` (with the text)."""
+    max_cells: int = 450
+    """Tables of more cells are left out: small ones first."""
 
     def problems(self) -> list[str]:
         found = []
-        if self.kind not in ("lines", "pages"):
-            found.append(f"task kind {self.kind!r}: lines or pages")
-        if min(self.batch, self.pool, self.max_width) < 1 or self.share < 0:
-            found.append(f"task {self.kind}: batch, pool and max_width are at least 1, share is not negative")
+        if self.kind not in ("lines", "pages", "tables"):
+            found.append(f"task kind {self.kind!r}: lines, pages or tables")
+        if self.prompt not in ("structure", "table"):
+            found.append(f"task {self.kind}: prompt {self.prompt!r}: structure or table")
+        if min(self.batch, self.pool, self.max_width, self.max_cells) < 1 or self.share < 0:
+            found.append(
+                f"task {self.kind}: batch, pool, max_width and max_cells are at least 1, share is not negative"
+            )
         return found
 
 
@@ -133,8 +145,12 @@ class LossConfig:
     decoder: float = 1.0
     """0 leaves the decoder out altogether: the line head alone trains the encoder, at two thirds of the cost."""
     structure: float = 1.0
+    methods: float = 1.0
+    """Of the multi-token methods' losses; PTP's alpha is decoder / (decoder + methods)."""
+    coordinates: float = 0.5
+    """Weight of the coordinate tokens of a table's stream beside its tags and text."""
     input_noise: float = 0.1
-    """Share of the decoder's input characters replaced at random, so that it learns to look at the image."""
+    """Share of the decoder's input characters and coordinates replaced at random, so that it looks at the image."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +170,8 @@ class OptimConfig:
     """Largest gradient norm."""
     accumulate: int = 1
     """Batches whose gradients are averaged into one step."""
+    core: bool = True
+    """Train encoder, decoder and heads; false trains the weights of the multi-token methods alone."""
 
     def problems(self) -> list[str]:
         found = []

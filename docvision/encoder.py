@@ -32,7 +32,7 @@ class Memory(NamedTuple):
 
     states_BMD: Tensor
     mask_BM: Tensor
-    """True where a cell holds image, False for padding."""
+    """True where a cell holds image, False for padding; or a bias of the cross-attention, -inf for padding."""
     grid: tuple[int, int]
     maps: dict[str, Tensor]
     """Structure maps as logits at (2h, w) by name (B,K,2h,w); empty unless asked for."""
@@ -60,6 +60,7 @@ class VisionEncoder(nn.Module):
         self.layers = nn.ModuleList(GridLayer(width, heads, 4 * width) for _ in range(config.layers))
         self.norm = nn.LayerNorm(width)
         self.structure = StructureHead(fine, coarse)
+        self.prior = config.prior
 
     def forward(self, pixels_BCHW: Tensor, size_B2: Tensor | None = None, maps: bool = False) -> Memory:
         """Encode a batch padded at the right and the bottom.
@@ -67,7 +68,7 @@ class VisionEncoder(nn.Module):
         Args:
             pixels_BCHW: ink in [0, 1], white paper 0.
             size_B2: height and width in pixels of each sample inside the padding; None for no padding.
-            maps: also compute the structure maps.
+            maps: also compute the structure maps; with ``config.prior`` the mask is then their additive bias.
         """
         fine_BCHW, coarse_BChw, fine_mask, mask_B1hw = self._features(pixels_BCHW, size_B2)
         grid_BhwD = self.project(coarse_BChw).permute(0, 2, 3, 1)
@@ -78,7 +79,8 @@ class VisionEncoder(nn.Module):
         for layer in self.layers:
             states_BMD = layer(states_BMD, mask_BM)
         found = self.structure(fine_BCHW, coarse_BChw, fine_mask) if maps else {}
-        return Memory(self.norm(states_BMD), mask_BM, (h, w), found)
+        mask = structure_prior(found, mask_BM, (h, w)) if found and self.prior else mask_BM
+        return Memory(self.norm(states_BMD), mask, (h, w), found)
 
     def structure_maps(self, pixels_BCHW: Tensor, size_B2: Tensor | None = None) -> dict[str, Tensor]:
         """The structure maps alone, without attention over the grid (a page has many cells)."""
@@ -231,6 +233,28 @@ class StructureHead(nn.Module):
         x = self.norm(x + F.relu(self.far(x * mask_B1HW)))
         pieces = self.out(x).split(list(MAPS.values()), dim=1)
         return dict(zip(MAPS, pieces, strict=True))
+
+
+def structure_prior(maps: dict[str, Tensor], mask_BM: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Key bias (B,M) of the decoder's cross-attention from the separator maps, -inf in the padding.
+
+    As in TableSeq (arXiv 2604.16070): the strongest row separator of each grid row, the strongest column separator of
+    each grid column and the corners, as z-scores over the sample's cells, scaled by how sure the maps are.  Unlike in
+    its release the maps are supervised, and padding takes no part.  No gradient flows back.
+    """
+    logits = torch.cat([maps[name] for name in ("rows", "columns", "corners")], 1).detach()
+    probability = F.interpolate(logits.sigmoid(), grid, mode="bilinear", align_corners=False)
+    valid_BM = mask_BM.view(-1, 1, *grid)
+    probability = probability * valid_BM
+    rows, columns, corners = probability.unbind(1)
+    mixed_BM = (rows.amax(2, keepdim=True) + columns.amax(1, keepdim=True) + 0.5 * corners).flatten(1)
+    count_B1 = mask_BM.sum(1, keepdim=True)
+    centred_BM = (mixed_BM - (mixed_BM * mask_BM).sum(1, keepdim=True) / count_B1) * mask_BM
+    deviation_B1 = (centred_BM.square().sum(1, keepdim=True) / count_B1).sqrt()
+    p = probability.clamp(1e-6, 1 - 1e-6)
+    entropy_B1 = (-(p * p.log() + (1 - p) * (1 - p).log()) * valid_BM).sum((1, 2, 3))[:, None] / (3 * count_B1)
+    bias_BM = (2 * (1 - entropy_B1) * centred_BM / (deviation_B1 + 1e-6)).clamp(-4, 4)
+    return bias_BM.masked_fill(~mask_BM, -torch.inf)
 
 
 def masked(x_BCHW: Tensor, mask_B1HW: Tensor | None) -> Tensor:

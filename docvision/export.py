@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 from docvision.blocks import join_lines
 from docvision.markdown import clean, escape_inline, escape_line_start, fenced, heading, is_tex, paragraph
 from docvision.page import Block, Cell, Document, Page, Table
+from docvision.table_join import whole_tables
 
 TableStyle = Literal["auto", "html", "markdown"]
 ImageNames = Mapping[tuple[int, int], str]
@@ -74,13 +75,14 @@ def _reading(document: Document, headers: bool) -> Iterator[tuple[Page, int, Blo
     A page that failed gives one item without a block.
     """
     held: tuple[Page, int, Block] | None = None
+    whole = whole_tables(document)
     for page in document.pages:
         if page.status == "failed":
             if held:
                 yield held
                 held = None
             yield page, 0, None
-        for index, block in enumerate(page.blocks):
+        for index, block in whole(page):
             if block.kind in _PAGE_FURNITURE and not headers:
                 continue
             if held and held[0] is not page and not headers and _goes_on(held[2], block):
@@ -254,10 +256,14 @@ def table_to_csv(table: Table) -> str:
 
 
 def document_tables(document: Document) -> list[tuple[int, int, Table]]:
-    """All tables in reading order as (page number, number of the table on its page from 1, table)."""
+    """All tables in reading order as (page number, number of the table on its page from 1, table).
+
+    A table that goes on on later pages is one, on its first page.
+    """
     found = []
+    whole = whole_tables(document)
     for page in document.pages:
-        tables = [block.table for block in page.blocks if block.kind == "table" and block.table is not None]
+        tables = [block.table for _, block in whole(page) if block.kind == "table" and block.table is not None]
         found += [(page.number, number, table) for number, table in enumerate(tables, start=1)]
     return found
 
@@ -270,17 +276,18 @@ def to_html(document: Document, headers: bool = False, images: ImageNames | None
     title = _escape(document.metadata.get("title") or document.source)
     lines = ["<!doctype html>", "<html>", "<head>", '<meta charset="utf-8">', f"<title>{title}</title>"]
     lines += [f"<style>{_STYLE}</style>", "</head>", "<body>"]
+    whole = whole_tables(document)
     for page in document.pages:
-        lines += _page_html(page, headers, images or {})
+        lines += _page_html(page, whole(page), headers, images or {})
     return "\n".join([*lines, "</body>", "</html>"]) + "\n"
 
 
-def _page_html(page: Page, headers: bool, images: ImageNames) -> Iterator[str]:
+def _page_html(page: Page, blocks: Iterable[tuple[int, Block]], headers: bool, images: ImageNames) -> Iterator[str]:
     yield f'<section class="page" id="page-{page.number}">'
     if page.status == "failed":
         yield _comment(f"page {page.number} failed: {page.error}")
     depth: list[str] = []  # open list elements, outermost first
-    for index, block in enumerate(page.blocks):
+    for index, block in blocks:
         if block.kind in _PAGE_FURNITURE and not headers:
             continue
         if block.kind == "list":

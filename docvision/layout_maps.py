@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from docvision.chunks import components, ground_ink, text_height
 from docvision.columns import Group, reading_order
 from docvision.images import ink_mask
+from docvision.map_tables import read_table
 from docvision.maps import CLASSES
-from docvision.page import Block, BlockKind, Box, Cell, Line, Table, bounding_box
+from docvision.page import Block, BlockKind, Box, Line, bounding_box
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -29,11 +31,14 @@ if TYPE_CHECKING:
 
 CELL = 8
 LINE_THRESHOLD = 0.4
-SEPARATOR_THRESHOLD = 0.5
 MIN_REGION = 12
 """Cells of the smallest table or figure."""
 GUTTER = 1.1
 """Line heights; the narrowest white column between two columns of text. Word spaces of justified lines are under 1."""
+ALL_TABLE = (0.3, 0.6)
+"""Shares of what is printed that the table class must have for the picture to be one table: if the ink looks so too,
+and in any case."""
+SURE = 0.6
 TABLE, FIGURE = CLASSES.index("table"), CLASSES.index("figure")
 
 
@@ -58,16 +63,16 @@ def layout_from_maps(maps: StructureMaps, image: Image.Image) -> list[Block]:
     """
     ink = ink_mask(image)
     classes = maps.block.argmax(0)
-    tables = [build_table(box, maps) for box in regions(classes == TABLE)]
-    tables = [table for table in tables if table.table is not None and table.table.rows * table.table.columns > 1]
     lines = find_lines(maps, ink)
-    figures = [Item(box, "figure") for box in regions(classes == FIGURE)]
+    tables = find_tables(maps, image, lines)
+    figures = [
+        Item(box, "figure")
+        for box in regions(classes == FIGURE)
+        if not any(box.coverage(table.box) > 0.5 for table in tables)
+    ]
     items = []
     for line in lines:
-        home = next((table for table in tables if table.box.contains(*line.box.center)), None)
-        if home is not None:
-            home.lines.append(Line("", line.box, source="model"))
-        else:
+        if not any(table.box.contains(*line.box.center) for table in tables):
             items.append(line)
     blocks: list[Block] = []
     height = statistics.median(line.box.height for line in lines) if lines else 0.0
@@ -179,40 +184,6 @@ def join_pieces(lines: list[Item]) -> list[Item]:
     return joined
 
 
-def components(mask: NDArray[np.bool_]) -> list[tuple[int, int, int, int]]:
-    """Connected pieces of a mask (sides touch) as (first row, last row, first column, last column).
-
-    Row by row: a run joins every run above that shares a column.
-    """
-    parents: list[int] = []
-    extents: list[list[int]] = []
-
-    def root(index: int) -> int:
-        while parents[index] != index:
-            parents[index] = parents[parents[index]]
-            index = parents[index]
-        return index
-
-    above: list[tuple[int, int, int]] = []
-    for row in range(mask.shape[0]):
-        edges = np.flatnonzero(np.diff(mask[row].astype(np.int8), prepend=0, append=0))
-        runs = []
-        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-            index = len(parents)
-            parents.append(index)
-            extents.append([row, row, start, stop - 1])
-            for other_start, other_stop, other in above:
-                if other_start < stop and start < other_stop:
-                    parents[root(other)] = root(index)
-            runs.append((start, stop, index))
-        above = runs
-    merged: dict[int, list[int]] = {}
-    for index, (r0, r1, c0, c1) in enumerate(extents):
-        whole = merged.setdefault(root(index), [r0, r1, c0, c1])
-        whole[:] = [min(whole[0], r0), max(whole[1], r1), min(whole[2], c0), max(whole[3], c1)]
-    return sorted((r0, r1, c0, c1) for r0, r1, c0, c1 in merged.values())
-
-
 def regions(mask: NDArray[np.bool_]) -> list[Box]:
     """Boxes in pixels around the larger connected pieces of a block class."""
     found = []
@@ -223,24 +194,57 @@ def regions(mask: NDArray[np.bool_]) -> list[Box]:
     return [box for box in found if not any(box != other and box.coverage(other) > 0.8 for other in found)]
 
 
-def build_table(box: Box, maps: StructureMaps) -> Block:
-    """A grid of plain cells from the separator maps; spans are the table reader's work."""
-    r0, r1, c0, c1 = (int(v) // CELL for v in (box.y0, box.y1, box.x0, box.x1))
-    ys = [box.y0, *(box.y0 + CELL * (p + 0.5) for p in peaks(maps.rows[r0:r1, c0:c1].mean(1))), box.y1]
-    xs = [box.x0, *(box.x0 + CELL * (p + 0.5) for p in peaks(maps.columns[r0:r1, c0:c1].mean(0))), box.x1]
-    cells = [
-        Cell(row, column, box=Box(xs[column], ys[row], xs[column + 1], ys[row + 1]), source="model")
-        for row in range(len(ys) - 1)
-        for column in range(len(xs) - 1)
-    ]
-    return Block("table", box, table=Table(len(ys) - 1, len(xs) - 1, cells), source="model")
+def find_tables(maps: StructureMaps, image: Image.Image, lines: Sequence[Item]) -> list[Block]:
+    """Tables with their cells and the lines in them, still without text."""
+    classes = maps.block.argmax(0)
+    printed = int((classes > 0).sum())
+    share = int((classes == TABLE).sum()) / printed if printed else 0.0
+    if share == 0.0:
+        return []
+    ink = ground_ink(image)
+    height = text_height(ink)
+    if height == 0.0:
+        return []
+    if share > ALL_TABLE[0]:
+        whole = read_table(_whole(maps, image, lines), ink, maps, height)
+        if whole is not None and (share > ALL_TABLE[1] or is_tabular(whole)):
+            return [whole]
+    found = []
+    for box in regions(classes == TABLE):
+        touched = [line.box for line in lines if line.box.coverage(box.pad(CELL)) > 0.5]
+        area = bounding_box([box, *touched]).pad(CELL).clip(*image.size)
+        table = read_table(area, ink, maps, height)
+        if table is not None and table.table is not None and table.table.rows > 1:
+            found.append(table)
+    return found
 
 
-def peaks(profile: NDArray[np.float32]) -> list[float]:
-    """Centres of the runs above the threshold, those at the very edge left out."""
-    edges = np.flatnonzero(np.diff((profile > SEPARATOR_THRESHOLD).astype(np.int8), prepend=0, append=0))
-    pairs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
-    return [(start + stop - 1) / 2 for start, stop in pairs if start > 0 and stop < len(profile)]
+def _whole(maps: StructureMaps, image: Image.Image, lines: Sequence[Item]) -> Box:
+    """The picture without the lines above and below the table that are plainly something else."""
+    outside = []
+    for line in lines:
+        r0, r1, c0, c1 = (int(v) // CELL for v in (line.box.y0, line.box.y1, line.box.x0, line.box.x1))
+        means = maps.block[:, r0 : r1 + 1, c0 : c1 + 1].mean((1, 2))
+        if 1 - means[0] - means[TABLE] - means[FIGURE] > SURE and line.box.width > 0.2 * image.width:
+            outside.append(line.box)
+    inside = [line.box for line in lines if line.box not in outside]
+    if not inside:
+        return Box(0, 0, image.width, image.height)
+    top = max((box.y1 for box in outside if all(box.y1 <= other.center[1] for other in inside)), default=0.0)
+    bottom = min(
+        (box.y0 for box in outside if all(box.y0 >= other.center[1] for other in inside)), default=float(image.height)
+    )
+    return Box(0, top, image.width, bottom)
+
+
+def is_tabular(block: Block) -> bool:
+    """Whether a grid found by its ink is filled like a table: most rows have several short texts."""
+    table = block.table
+    if table is None or table.rows < 2:
+        return False
+    filled = [sum(cell.row == row and cell.text_box is not None for cell in table.cells) for row in range(table.rows)]
+    widths = sorted(line.box.width for line in block.lines)
+    return sum(count > 1 for count in filled) >= 0.5 * table.rows and widths[len(widths) // 2] < 0.45 * block.box.width
 
 
 def _blocks(items: Sequence[Item], tables: Sequence[Block]) -> list[Block]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from docvision.config import ModelConfig, build, to_plain
 from docvision.decoder import CausalDecoder
 from docvision.encoder import Memory, VisionEncoder
 from docvision.images import to_float
+from docvision.tableseq import COORDINATE_PIXELS
 from docvision.tokens import CHARACTERS, Vocabulary
 
 if TYPE_CHECKING:
@@ -76,6 +78,23 @@ class LineHead(nn.Module):
         return self.out(F.gelu(self.hidden(columns))).view(B, CTC_FRAMES * w, -1)
 
 
+class StoredWeights(nn.Module):
+    """Weights of a multi-token method as they were found, until docvision.methods builds the method on them."""
+
+    def __init__(self, tensors: dict[str, Tensor], method: str) -> None:
+        super().__init__()
+        prefix = f"methods.{method}."
+        for name, tensor in tensors.items():
+            if name.startswith(prefix):
+                *path, last = name.removeprefix(prefix).split(".")
+                place: nn.Module = self
+                for part in path:
+                    if part not in dict(place.named_children()):
+                        place.add_module(part, nn.Module())
+                    place = place.get_submodule(part)
+                place.register_parameter(last, nn.Parameter(torch.empty(tensor.shape)))
+
+
 class DocVisionModel(nn.Module):
     """Vision encoder, causal decoder and line head over one vocabulary."""
 
@@ -85,7 +104,30 @@ class DocVisionModel(nn.Module):
         self.vocabulary = Vocabulary(config.characters or CHARACTERS, config.bins)
         self.encoder = VisionEncoder(config.encoder, config.width, heads=config.decoder.heads)
         self.decoder = CausalDecoder(config.decoder, config.width, len(self.vocabulary))
+        self._place_coordinates()
         self.line_head = LineHead(config.width, config.line_height // 16, self.vocabulary.ctc_classes)
+        self.methods = nn.ModuleDict()
+        """Weights of multi-token methods, put here by docvision.methods.attach."""
+
+    def _place_coordinates(self) -> None:
+        """Start the embeddings of coordinates as codes of their places, the grid's own code among them.
+
+        Neighbouring bins are then alike, and a coordinate matches the memory cells it names before any training.
+        Half of the channels repeat the grid's position code of that axis, the other half tells bins apart finely.
+        """
+        vocabulary, width = self.vocabulary, self.config.width
+        pixels = COORDINATE_PIXELS * torch.arange(vocabulary.bins)[:, None]
+        k = torch.arange(width // 4) / (width // 4)
+        coarse, fine = 10_000.0**-k, 0.8 * 100.0**-k
+        with torch.no_grad():
+            for axis, (first, cell) in enumerate(((vocabulary.first_y, 16), (vocabulary.first_x, 8))):
+                place = torch.cat(
+                    [torch.cat([a.sin(), a.cos()], -1) for a in (pixels / cell * coarse, pixels * fine)], -1
+                )
+                # The grid codes y in its first half of the channels and x in the second.
+                place = place if axis == 0 else place.roll(width // 2, -1)
+                rows = slice(first, first + vocabulary.bins)
+                self.decoder.embedding.weight[rows] = place / math.sqrt(width / 2)
 
     @property
     def device(self) -> torch.device:
@@ -114,6 +156,8 @@ class DocVisionModel(nn.Module):
                 f"{folder}: its vocabulary {fingerprint!r} is not this version's {model.vocabulary.fingerprint!r}:"
                 " use the docvision release that made it"
             )
+        for method in model.config.methods:
+            model.methods[method] = StoredWeights(checkpoint.read_tensors(folder / checkpoint.WEIGHTS), method)
         checkpoint.load_weights(model, folder)
         return model.to(device).eval()
 

@@ -30,6 +30,7 @@ from docvision.page import Document, Page
 from docvision.pdf import Source, open_source, parse_page_range
 from docvision.scan import ModelUnavailable
 from docvision.steps import Run, one_line
+from docvision.table_join import mark_continued
 
 if TYPE_CHECKING:
     from docvision.scan import Reader
@@ -50,6 +51,8 @@ class ParseOptions:
     device: str = "cpu"
     model: str = DEFAULT_MODEL
     """A packaged model's name, a folder or a hub id."""
+    join_tables: bool = True
+    """Write a table that goes on on the next page as one, see table_join.py."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", self.device):
@@ -77,6 +80,7 @@ def parse(
     layout: str = "auto",
     device: str = "cpu",
     model: str = DEFAULT_MODEL,
+    join_tables: bool = True,
     on_page: Callable[[Page], None] | None = None,
 ) -> Document:
     """Parse one document.
@@ -89,6 +93,7 @@ def parse(
         layout: ``auto`` or ``rules``.
         device: where the model runs, ``cpu`` or ``cuda``.
         model: packaged name, folder or hub id.
+        join_tables: write a table that goes on on the next page as one.
         on_page: called with each page as soon as it is read, before what only the whole document tells
             (running headers, heading levels) is filled in.
 
@@ -96,7 +101,7 @@ def parse(
         SourceError: the source cannot be read at all.
         ValueError: an option or page selection that does not exist.
     """
-    options = ParseOptions(text=text, layout=layout, device=device, model=model)
+    options = ParseOptions(text=text, layout=layout, device=device, model=model, join_tables=join_tables)
     return DocumentParser(options).parse(source, pages=pages, password=password, on_page=on_page)
 
 
@@ -145,6 +150,8 @@ class DocumentParser:
                 if on_page is not None:
                     on_page(page)
         finish_document(document.pages)
+        if self.options.join_tables:
+            mark_continued(document.pages)
         run.close(document.pages)
         return document
 
@@ -163,7 +170,8 @@ class DocumentParser:
     def _settings(self) -> dict[str, str]:
         from docvision import __version__
 
-        return {**asdict(self.options), "version": __version__}
+        options = asdict(self.options) | {"join_tables": "on" if self.options.join_tables else "off"}
+        return {**options, "version": __version__}
 
     def reader(self) -> Reader:
         """The reader, loaded now if need be.

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 from PIL import Image
 
 from docvision.blocks import join_lines
+from docvision.chunks import ground_ink, text_height
 from docvision.images import crop_line, deskew_angle, grey, rotate, rotate_box
 from docvision.ledger import UNREADABLE
 from docvision.page import Block, Box, Dropped, Line, bounding_box
@@ -142,6 +143,7 @@ def _find(image: Image.Image, reader: Reader, scale: float, free_scale: bool) ->
     """Blocks in pixels of ``image``, found on a copy of the size that the reader wants."""
     if free_scale:
         scale = min(scale, FIRST_SIDE / max(image.size))
+        scale = _enlarged(image, scale)
     blocks, scale = _find_at(image, reader, scale)
     if free_scale:
         heights = [line.box.height * scale for block in blocks for line in block.lines]
@@ -149,6 +151,16 @@ def _find(image: Image.Image, reader: Reader, scale: float, free_scale: bool) ->
         if not HEIGHT_RANGE[0] <= height <= HEIGHT_RANGE[1]:
             blocks, scale = _find_at(image, reader, scale * TEXT_HEIGHT / height)
     return blocks
+
+
+def _enlarged(image: Image.Image, scale: float) -> float:
+    """The scale at which small print of a small picture, such as a table cut out of a page, has its usual height."""
+    room = FIRST_SIDE / max(image.size) / scale
+    if room <= 1.0:
+        return scale
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    height = text_height(ground_ink(image.resize(size, Image.Resampling.BILINEAR, reducing_gap=3.0)))
+    return scale * min(room, max(1.0, TEXT_HEIGHT / height)) if height else scale
 
 
 def _find_at(image: Image.Image, reader: Reader, scale: float) -> tuple[list[Block], float]:
@@ -243,7 +255,7 @@ def fill(block: Block) -> None:
     for cell in block.table.cells:
         inside = [line for line in block.lines if cell.box and cell.box.contains(*line.box.center)]
         if inside:
-            cell.text = "\n".join(line.text for line in inside)
+            cell.text = join_lines([line.text for line in inside])
             cell.text_box = bounding_box(line.box for line in inside)
             cell.confidence = min(line.confidence for line in inside)
             cell.source = "model"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from docvision import ledger, scan, trust
+from docvision import integrity, ledger, scan, trust
 from docvision.images import crop_line, is_blank
 from docvision.layout import layout_from_layer
 from docvision.page import Block, Box, Dropped, Line, Page
@@ -89,15 +89,26 @@ class Run:
         if not reads_pictures:
             if suspicion:
                 page.warnings.append(f"the text layer looks wrong ({suspicion.reason}): try --text model")
+            self._check_figures(page, layer)
             return
         scanned = covered(layer.images, page.width, page.height) >= SCAN_COVERAGE
         reason = self._distrust(page, sheet, suspicion, scanned)
         if reason:
             self._replace_layer(page, sheet, reason)
-        elif scanned and len(layer.words) < FEW_WORDS:
+            return
+        if scanned and len(layer.words) < FEW_WORDS:
             self._add_picture_text(page, sheet, layer)
+        self._check_figures(page, layer)
 
     # From the text layer
+
+    def _check_figures(self, page: Page, layer: TextLayer) -> None:
+        """Say so where a cell made from the layer has digits that the layer does not have there."""
+        tables = [block.table for block in page.blocks if block.table is not None and block.source == "text-layer"]
+        faults = [fault for table in tables for fault in integrity.digit_faults(table, (*layer.words, *layer.hidden))]
+        if faults:
+            page.status = "partial"
+            page.warnings.append(integrity.describe(faults))
 
     def _distrust(self, page: Page, sheet: SourcePage, suspicion: trust.Suspicion | None, scanned: bool) -> str:
         """Why the picture is to be read instead of the layer; "" where the layer stands."""

@@ -20,15 +20,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docvision import checkpoint
-from docvision.batches import LineBatch, PageBatch, Stream
-from docvision.config import LossConfig, OptimConfig, RunConfig, TrainRecipe, dump_recipe, load_recipe
-from docvision.metrics import error_rate
-from docvision.model import CTC_FRAMES, DocVisionModel
-from docvision.tokens import PAD
+from docvision import checkpoint, methods
+from docvision.batches import Stream
+from docvision.config import OptimConfig, RunConfig, TrainRecipe, dump_recipe, load_recipe
+from docvision.model import DocVisionModel
+from docvision.objectives import DocumentTrainer, validate_document
 
 Objective = Callable[[nn.Module, Any, torch.Generator], dict[str, Tensor]]
 
@@ -46,7 +44,7 @@ class Job:
     streams: dict[str, BatchStream]
     shares: dict[str, float]
     objective: Objective
-    validate: Callable[[nn.Module], dict[str, float]] | None = None
+    validate: Callable[[Any], dict[str, float]] | None = None
     save_model: Callable[[nn.Module, Path], None] | None = None
 
 
@@ -147,97 +145,20 @@ def move(batch: Any, device: torch.device) -> Any:
     return batch
 
 
-class DocumentTrainer(nn.Module):
-    """The model with its losses as one forward, the form that DDP and FSDP wrap."""
-
-    def __init__(self, model: DocVisionModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, batch: LineBatch | PageBatch, loss: LossConfig, noise: torch.Generator) -> dict[str, Tensor]:
-        if isinstance(batch, LineBatch):
-            return self._lines(batch, loss, noise)
-        return {"structure": loss.structure * structure_loss(self.model, batch)}
-
-    def _lines(self, batch: LineBatch, loss: LossConfig, noise: torch.Generator) -> dict[str, Tensor]:
-        model = self.model
-        memory = model.encoder(batch.pixels_B1HW, batch.size_B2)
-        log_probs = model.line_head(memory).float().log_softmax(-1).transpose(0, 1)
-        frames_B = CTC_FRAMES * ((batch.size_B2[:, 1] + 7) // 8)
-        ctc = F.ctc_loss(log_probs, batch.labels_BU, frames_B, batch.label_length_B, zero_infinity=True)
-        if loss.decoder == 0:
-            return {"ctc": loss.ctc * ctc}
-        inputs, targets = batch.tokens_BT[:, :-1], batch.tokens_BT[:, 1:]
-        inputs = noisy(inputs, loss.input_noise, model.vocabulary.ctc_classes, noise)
-        positions = torch.arange(inputs.shape[1], device=inputs.device)
-        hidden = model.decoder(inputs, positions, memory)
-        known = targets != PAD
-        known[:, 0] = False  # the prompt is given, not predicted
-        logits = model.decoder.logits(hidden[known])
-        return {"ctc": loss.ctc * ctc, "decoder": loss.decoder * F.cross_entropy(logits.float(), targets[known])}
-
-
-def noisy(tokens_BT: Tensor, share: float, characters: int, generator: torch.Generator) -> Tensor:
-    """Replace a share of the character tokens by random characters."""
-    pick = torch.rand(tokens_BT.shape, generator=generator).to(tokens_BT.device) < share
-    pick &= (tokens_BT > 0) & (tokens_BT < characters)
-    other = torch.randint(1, characters, tokens_BT.shape, generator=generator).to(tokens_BT.device)
-    return torch.where(pick, other, tokens_BT)
-
-
-def structure_loss(model: DocVisionModel, batch: PageBatch) -> Tensor:
-    """Cross-entropy of the block class and binary cross-entropy of the other maps, over valid cells.
-
-    Separators and corners fill a few cells in a hundred, so their positives weigh 5 times.
-    """
-    maps = model.encoder.structure_maps(batch.pixels_B1HW, batch.size_B2)
-    valid = batch.targets["valid"] > 0
-    total = F.cross_entropy(maps["block"].permute(0, 2, 3, 1)[valid], batch.targets["block"][valid])
-    for name, weight in (("line", 1.0), ("rows", 5.0), ("columns", 5.0), ("corners", 5.0)):
-        logits, target = maps[name][:, 0][valid], batch.targets[name][valid]
-        total = total + F.binary_cross_entropy_with_logits(logits, target, pos_weight=logits.new_tensor(weight))
-    return total
-
-
-def validate_document(model: nn.Module, streams: dict[str, Stream], samples: int, decoder: bool) -> dict[str, float]:
-    """CER of the line head, and of greedy decoding where trained, on held-out lines; loss on held-out pages."""
-    core = model.model if isinstance(model, DocumentTrainer) else model
-    core.eval()
-    report: dict[str, float] = {}
-    with torch.inference_mode():
-        for name, stream in streams.items():
-            batches = [stream.batch(i) for i in range(min(stream.per_epoch, max(1, samples // stream.task.batch)))]
-            if stream.task.kind == "lines":
-                lines = [batch for batch in batches if isinstance(batch, LineBatch)]
-                report |= {f"{name}_{key}": value for key, value in _line_errors(core, lines, decoder).items()}
-            else:
-                losses = [float(structure_loss(core, batch)) for batch in batches if isinstance(batch, PageBatch)]
-                report[f"{name}_structure"] = float(np.mean(losses))
-    core.train()
-    return report
-
-
-def _line_errors(core: DocVisionModel, batches: list[LineBatch], decoder: bool) -> dict[str, float]:
-    from docvision.decode import generate_text
-
-    truth: list[str] = []
-    by_ctc: list[str] = []
-    by_decoder: list[str] = []
-    for batch in batches:
-        memory = core.encoder(batch.pixels_B1HW, batch.size_B2)
-        by_ctc += [r.text for r in core._best_paths(core.line_head(memory), batch.size_B2[:, 1])]
-        by_decoder += [r.text for r in generate_text(core, memory)] if decoder else []
-        truth += batch.texts
-    rates = {"cer_ctc": error_rate(by_ctc, truth)}
-    return rates | {"cer_decoder": error_rate(by_decoder, truth)} if decoder else rates
-
-
 def train_document(recipe: TrainRecipe) -> dict[str, float]:
     """Train the document model as the recipe says; weights and curve lie in ``run.out``."""
     torch.manual_seed(recipe.run.seed)
     model = DocVisionModel(recipe.model)
-    if recipe.run.init:
-        checkpoint.load_weights(model, checkpoint.find_model(recipe.run.init))
+    folder = checkpoint.find_model(recipe.run.init) if recipe.run.init else None
+    if folder:
+        checkpoint.load_weights(model, folder)
+    for method, options in recipe.model.methods.items():
+        methods.attach(model, method, options)  # starts from the core's own layers
+    if folder and recipe.model.methods:
+        checkpoint.load_weights(model, folder)  # and goes on from its own weights where there are any
+    if not recipe.optim.core:
+        model.requires_grad_(False)
+        model.methods.requires_grad_(True)
     streams: dict[str, Stream] = {}
     held_out: dict[str, Stream] = {}
     shares: dict[str, float] = {}
@@ -254,9 +175,7 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
         streams=dict(streams),
         shares=shares,
         objective=lambda module, batch, noise: module(batch, recipe.loss, noise),
-        validate=(
-            lambda module: validate_document(module, held_out, recipe.run.validate_samples, recipe.loss.decoder > 0)
-        )
+        validate=(lambda module: validate_document(module, held_out, recipe.run.validate_samples, recipe.loss))
         if held_out
         else None,
         save_model=lambda module, folder: module.model.save_pretrained(folder),

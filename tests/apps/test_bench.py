@@ -74,7 +74,7 @@ def test_a_missing_peer_is_named_with_its_install_line(monkeypatch: pytest.Monke
     with pytest.raises(bench.EngineMissing, match="apt-get install poppler-utils"):
         bench.speed([examples / PDF], ["pdftotext"])
     with pytest.raises(bench.EngineMissing, match="pip install nothing_of_this_name"):
-        bench._library("nothing_of_this_name")
+        bench.installed("nothing_of_this_name")
 
 
 def test_command_line_predicts_and_prints_what_was_not_read(
