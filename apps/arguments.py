@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-FORMATS = ("md", "html", "json", "csv", "xlsx", "txt")
+FORMATS = ("md", "html", "json", "csv", "xlsx", "txt", "jsonl", "overlay")
 TEXT, LAYOUT, TABLES = ("auto", "layer", "model"), ("auto", "rules"), ("auto", "html", "markdown")
 PAGE = r"r?0*[1-9]\d*"
 PAGE_SELECTION = (

@@ -68,7 +68,7 @@ def _markdown(document: Document) -> str:
     failed = [page.error for page in document.pages if page.status == "failed"]
     if failed and len(failed) == len(document.pages):
         raise ValueError(failed[0])
-    return to_markdown(document)
+    return to_markdown(document, tables="html")  # keeps header rows and spans apart, as the truth does
 
 
 def _read_line(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -104,6 +105,50 @@ def bench_tables(
     show(benchmarks.markdown(found.rows).rstrip("\n"))
     if found.missing:
         raise typer.Exit(PARTIAL if found.rows else FAILED)
+
+
+@bench.command("decode")
+def bench_decode(
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Some of ptp,pmtp,mtp,ctc,textlayer; NAME/ACCEPT/OPTION=VALUE, such as ptp/all/registers=2.",
+            show_default="all that the model has",
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option(help="Packaged name, folder, or hub id.")] = "docvision-tiny",
+    data: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Shards or PDFs.", show_default="lines drawn on the spot"),
+    ] = None,
+    tasks: Annotated[str, typer.Option(help="Some of text,born_digital,table.")] = "text,born_digital",
+    batch: Annotated[str, typer.Option(help="Rows decoded together.")] = "1,8,32",
+    limit: Annotated[int, typer.Option(min=1, help="Sequences of each task.")] = 64,
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")] = "cpu",
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all figures there.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write speed against score there, as SVG.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Compare ways to decode on one model.
+
+    Prints tokens a forward, speed relative to plain decoding in the same run, and whether the output is the same.
+    """
+    from apps import bench_decode as benchmarks
+    from apps.bench import table
+    from docvision.model import DocVisionModel
+
+    loaded = DocVisionModel.from_pretrained(model, device)
+    names = [name.strip() for name in (methods or ",".join(["ctc", "textlayer", *loaded.methods])).split(",")]
+    try:
+        sizes = [int(part) for part in batch.split(",")]
+        report = benchmarks.bench(loaded, names, data, [task.strip() for task in tasks.split(",")], sizes, limit)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    show(table([{key: row[key] for key in benchmarks.SHOWN} for row in report["rows"]]))
+    if json_out is not None:
+        json_out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if plot is not None:
+        plot.write_text(benchmarks.plot(report["rows"]), encoding="utf-8")
 
 
 def _engines(names: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -31,6 +31,11 @@ from apps.arguments import (
 )
 from apps.bench_commands import bench
 from apps.console import FAILED, INTERRUPTED, OK, USAGE, Debug, missing, say, show
+from apps.view_commands import demo, diff
+from apps.view_commands import show as show_overlay
+
+if TYPE_CHECKING:
+    from apps.outputs import Outputs
 
 app = typer.Typer(
     name="docvision",
@@ -41,6 +46,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(bench, name="bench")
+app.command()(demo)
+app.command("show")(show_overlay)
+app.command()(diff)
 
 
 def _version(wanted: bool) -> None:
@@ -84,6 +92,12 @@ def parse(
     model: Annotated[str, typer.Option(help="Packaged name, folder, or hub id.")] = "docvision-tiny",
     tables: Annotated[str, typer.Option(help="In Markdown: auto, html or markdown (pipes).")] = "auto",
     headers: Annotated[bool, typer.Option("--headers/--no-headers", help="Write running headers and footers.")] = False,
+    anchors: Annotated[
+        bool, typer.Option("--anchors/--no-anchors", help="In Markdown: begin each page with an anchor.")
+    ] = False,
+    images: Annotated[
+        bool, typer.Option("--images/--no-images", help="Cut figures out and show them in Markdown and HTML.")
+    ] = False,
     join_tables: Annotated[
         bool, typer.Option("--join-tables/--no-join-tables", help="Write a table over several pages as one.")
     ] = True,
@@ -92,7 +106,7 @@ def parse(
 ) -> None:
     """Turn documents into Markdown, HTML, JSON, CSV, Excel or plain text."""
     from apps import batch
-    from apps.outputs import OutputError, Outputs, check_folder
+    from apps.outputs import Outputs
     from docvision.parse import DocumentParser, ParseOptions
 
     one_of(text, TEXT, "--text")
@@ -109,16 +123,25 @@ def parse(
     kinds, folder, file = place_of(out, formats, len(items))
     if layout != "rules" and text != "layer":
         check_model(model, device)
-    outputs = Outputs(kinds, folder, file, headers, tables)  # type: ignore[arg-type]
+    outputs = Outputs(kinds, folder, file, headers, tables, anchors, images, password)  # type: ignore[arg-type]
+    _check_place(outputs)
+    parser = DocumentParser(options)
+    tally = batch.run(items, parser, outputs, pages=pages or "", password=password, quiet=quiet, debug=debug)
+    raise typer.Exit(tally.exit_code)
+
+
+def _check_place(outputs: Outputs) -> None:
+    """Stop where the outputs have no place, before hours of work."""
+    from apps.outputs import OutputError, check_folder
+
+    if outputs.images and outputs.folder is None:
+        raise UsageError("--images writes pictures beside the other files: name a folder with -o.")
     if outputs.folder is not None:
         try:
             check_folder(outputs.folder)
         except OutputError as error:
             say(str(error))
             raise typer.Exit(FAILED) from None
-    parser = DocumentParser(options)
-    tally = batch.run(items, parser, outputs, pages=pages or "", password=password, quiet=quiet, debug=debug)
-    raise typer.Exit(tally.exit_code)
 
 
 @app.command()

@@ -9,10 +9,14 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from urllib.parse import quote
 
 from docvision import export
+from docvision.crops import figure_crops, page_pictures
+from docvision.overlay_html import to_overlay_html
 from docvision.page import Document
+from docvision.passages import to_jsonl
 from docvision.steps import one_line
 
 
@@ -39,6 +43,12 @@ class Outputs:
     """The one output file, where it was named itself."""
     headers: bool = False
     tables: export.TableStyle = "auto"
+    anchors: bool = False
+    """Begin each page of the Markdown with an anchor."""
+    images: bool = False
+    """Cut the figures out of the pages and show them in Markdown and HTML; needs a folder."""
+    password: str = ""
+    """Opens the input again, for figures and page pictures."""
 
 
 def write(document: Document, item: Item, outputs: Outputs, written: set[Path] | None = None) -> None:
@@ -47,7 +57,7 @@ def write(document: Document, item: Item, outputs: Outputs, written: set[Path] |
     Raises:
         OutputError: a file cannot be written.
     """
-    for suffix, chunks in render(document, outputs):
+    for suffix, chunks in render(document, outputs, item):
         path = outputs.file or (outputs.folder / (item.name + suffix) if outputs.folder is not None else None)
         if path is None:
             _print(chunks)
@@ -62,7 +72,8 @@ def set_aside(item: Item, outputs: Outputs, written: set[Path]) -> list[Path]:
     found = [outputs.file] if outputs.file is not None else []
     if outputs.folder is not None:
         base = outputs.folder / item.name
-        found += [base.with_name(f"{base.name}.{kind}") for kind in outputs.formats if kind != "csv"]
+        kinds = ["overlay.html" if kind == "overlay" else kind for kind in outputs.formats if kind != "csv"]
+        found += [base.with_name(f"{base.name}.{kind}") for kind in kinds]
         if "csv" in outputs.formats and base.parent.is_dir():
             pattern = re.compile(re.escape(base.name) + r"\.p\d+-t\d+\.csv")
             found += sorted(path for path in base.parent.iterdir() if pattern.fullmatch(path.name))
@@ -85,13 +96,32 @@ def _print(chunks: Iterable[str | bytes]) -> None:
         raise OutputError(f"standard output was not written ({error.strerror or one_line(error)})") from error
 
 
-def render(document: Document, outputs: Outputs) -> Iterator[tuple[str, Iterable[str | bytes]]]:
-    """(end of the file's name, content) of each output; one file a table for CSV, unless it goes to one place."""
+def render(
+    document: Document, outputs: Outputs, item: Item | None = None
+) -> Iterator[tuple[str, Iterable[str | bytes]]]:
+    """(end of the file's name, content) of each output; one file a table for CSV, unless it goes to one place.
+
+    Args:
+        document: what to write.
+        outputs: how.
+        item: the input, which figures and the page overlay need again.
+    """
+    images: dict[tuple[int, int], str] = {}
+    if outputs.images and item is not None:
+        folder = quote(PurePath(item.name).name)
+        for key, name, picture in figure_crops(document, item.path, outputs.password):
+            images[key] = f"{folder}.images/{name}"
+            yield f".images/{name}", [picture]
     for kind in outputs.formats:
         if kind == "md":
-            yield ".md", [export.to_markdown(document, outputs.headers, outputs.tables)]
+            yield ".md", [export.to_markdown(document, outputs.headers, outputs.tables, images, outputs.anchors)]
         elif kind == "html":
-            yield ".html", [export.to_html(document, outputs.headers)]
+            yield ".html", [export.to_html(document, outputs.headers, images)]
+        elif kind == "jsonl":
+            yield ".jsonl", to_jsonl(document)
+        elif kind == "overlay" and item is not None:
+            pictures = page_pictures(document, item.path, outputs.password)
+            yield ".overlay.html", [to_overlay_html(document, pictures)]
         elif kind == "txt":
             yield ".txt", [export.to_text(document, outputs.headers)]
         elif kind == "json":

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from PIL import Image
+
 from apps.console import OK, PARTIAL, show
 from apps.outputs import write_atomic
 from docvision.compare import compare
-from docvision.overlay_html import draw_overlay, jpeg, to_overlay_html
+from docvision.crops import page_pictures
+from docvision.overlay_html import draw_overlay, to_overlay_html
 from docvision.page import Document, Page
-from docvision.pdf import SourceError, open_source
+from docvision.pdf import open_source
 
 PICTURE_DPI = 150
-EMBEDDED_DPI = 110
-EMBEDDED_WIDTH = 1100
-"""Pixels of a page in the HTML overlay."""
 
 
 class ShowError(ValueError):
@@ -83,13 +84,14 @@ def draw(path: Path, words: Sequence[str], out: Path | None, source: Path | None
     origin = source_of(document, path, source)
     if page is None:
         target = out or path.with_suffix(".overlay.html")
-        text, missing = overlay(document, origin, password)
-        write_atomic(target, [text])
+        pictures = page_pictures(document, origin, password)
+        write_atomic(target, [to_overlay_html(document, pictures)])
+        missing = [page.number for page in document.pages if page.number not in pictures]
     else:
         target = out or path.with_suffix(f".p{page.number}.png")
         with open_source(origin, password) as opened:
             image = opened.page(page.number).raster(PICTURE_DPI)
-        write_atomic(target, [png(draw_overlay(page, image))])
+        write_atomic(target, [_png(draw_overlay(page, image))])
         missing = []
     show(str(target))
     for number in missing:
@@ -97,30 +99,9 @@ def draw(path: Path, words: Sequence[str], out: Path | None, source: Path | None
     return PARTIAL if missing else OK
 
 
-def overlay(document: Document, source: Path, password: str = "") -> tuple[str, list[int]]:
-    """The HTML overlay of a document, and the pages whose picture it lacks.
-
-    Raises:
-        SourceError: the source cannot be opened.
-    """
-    pictures: dict[int, bytes] = {}
-    missing = []
-    with open_source(source, password) as opened:
-        for page in document.pages:
-            try:
-                sheet = opened.page(page.number)
-                dpi = min(EMBEDDED_DPI, 72 * EMBEDDED_WIDTH / sheet.width)
-                pictures[page.number] = jpeg(sheet.raster(dpi), EMBEDDED_WIDTH)
-            except SourceError:
-                missing.append(page.number)
-    return to_overlay_html(document, pictures), missing
-
-
-def png(image: object) -> bytes:
-    import io
-
+def _png(image: Image.Image) -> bytes:
     out = io.BytesIO()
-    image.save(out, "PNG", optimize=True)  # type: ignore[attr-defined]
+    image.save(out, "PNG", optimize=True)
     return out.getvalue()
 
 

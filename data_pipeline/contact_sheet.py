@@ -13,7 +13,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data_pipeline.build import load_recipe, make_rows
+from data_pipeline.build import SampleError, load_recipe, make_rows
 
 _GAP, _GROUND = 10, 96
 
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         rows = make_rows(load_recipe(given.recipe), given.seed, range(given.across * given.down))
         images = [cv2.imdecode(np.frombuffer(row["image"]["bytes"], np.uint8), cv2.IMREAD_GRAYSCALE) for row in rows]
         size = write_sheet(given.output, contact_sheet([image for image in images if image is not None], given.across))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, SampleError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     print(f"{given.output}: {len(images)} samples of {given.recipe}, {size / 1e3:.0f} KB")

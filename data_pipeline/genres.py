@@ -58,15 +58,9 @@ def _finish(
 
 
 def _amount(rng: Rng) -> float:
-    """Pages of content: mostly more than one, so that the page is full."""
-    draw = rng.random()
-    return (
-        float(rng.uniform(0.2, 0.9))
-        if draw < 0.12
-        else float(rng.uniform(1.0, 1.4))
-        if draw < 0.66
-        else float(rng.uniform(1.7, 2.4))
-    )
+    """Pages of content: one in four is a half-empty last page, the others are full."""
+    low, high = chance.weighted(rng, {(0.15, 0.9): 0.25, (1.0, 1.4): 0.45, (1.7, 2.4): 0.3})
+    return float(rng.uniform(low, high))
 
 
 # kinds

@@ -41,6 +41,7 @@ class MixedOptions:
     skew: float = 1.0
     difficulty: tuple[float, float] = (0.05, 0.7)
     quality: int = 88
+    cut_outs: float = 0.18
     """These as in :class:`data_pipeline.render.PageOptions`."""
 
     def __post_init__(self) -> None:
@@ -54,7 +55,15 @@ class MixedOptions:
 
     def page_options(self, kinds: dict[str, float]) -> render.PageOptions:
         return render.PageOptions(
-            self.corpus, kinds, self.dpi, self.clean, self.scanned, self.skew, self.difficulty, self.quality
+            self.corpus,
+            kinds,
+            self.dpi,
+            self.clean,
+            self.scanned,
+            self.skew,
+            self.difficulty,
+            self.quality,
+            self.cut_outs,
         )
 
     def table_options(self) -> table_sets.TableOptions:

@@ -70,7 +70,7 @@ def _value(schema: Any, value: Any, place: str) -> Any:
     """``value`` as ``schema`` wants it."""
     origin, inner = typing.get_origin(schema), typing.get_args(schema)
     if schema is Any:
-        return _tuples(value)
+        return value
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in inner:
             return None
@@ -95,10 +95,6 @@ def _value(schema: Any, value: Any, place: str) -> Any:
     if origin is None and isinstance(value, schema) and (schema is bool) == isinstance(value, bool):
         return value
     raise RecipeError(f"{place} is {value!r}: expected {_name(schema)}")
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def _name(schema: Any) -> str:

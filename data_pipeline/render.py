@@ -23,6 +23,7 @@ import typst
 
 from data_pipeline import degrade, fonts, genres, shards, text
 from data_pipeline.checks import check_contrast, check_page
+from data_pipeline.cutouts import cut_out
 from data_pipeline.extract import Speller, TruthError, read_page
 from data_pipeline.figures import paint_photo
 from data_pipeline.layouts import Family, Plan
@@ -63,6 +64,8 @@ class PageOptions:
     """Range for the remaining pages."""
     quality: int = 88
     """Of the JPEG that is stored."""
+    cut_outs: float = 0.18
+    """Share of pages of which only some blocks are kept, as in pictures of a part."""
 
     def __post_init__(self) -> None:
         unknown = set(self.kinds) - set(genres.KINDS)
@@ -72,6 +75,8 @@ class PageOptions:
             raise ValueError(f"dpi is {self.dpi}: use a range within 40 to 400")
         if self.clean < 0 or self.scanned < 0 or self.clean + self.scanned > 1:
             raise ValueError(f"clean {self.clean} and scanned {self.scanned} are shares: keep their sum within 0 to 1")
+        if not 0 <= self.cut_outs <= 1:
+            raise ValueError(f"cut_outs is {self.cut_outs}: use a share within 0 to 1")
 
     @property
     def ageing(self) -> Ageing:
@@ -108,6 +113,8 @@ def sample_page(rng: Rng, options: PageOptions) -> dict[str, Any]:
             continue
         kept, reason = check_page(made.page)
         if kept:
+            if rng.random() < options.cut_outs:
+                made.image, made.metadata = cut_out(rng, made.page, made.image, made.metadata)
             owners, boxes = gather(made.page)
             image, boxes, difficulty = options.ageing(made.image, boxes, rng)
             if difficulty:

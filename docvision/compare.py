@@ -50,8 +50,8 @@ def compare(first: Document, second: Document) -> Iterator[Change]:
 def _compare_pages(old: Page, new: Page) -> Iterator[Change]:
     if (old.status, old.error) != (new.status, new.error):
         yield Change(new.number, 0, "page", f"{_status(old)} -> {_status(new)}")
-    keys = [[f"{block.kind} {text_of(block)}" for block in page.blocks] for page in (old, new)]
-    matcher = difflib.SequenceMatcher(None, *keys, autojunk=False)
+    first, second = ([f"{block.kind} {text_of(block)}" for block in page.blocks] for page in (old, new))
+    matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
     for _, start, stop, new_start, new_stop in matcher.get_opcodes():
         pairs = zip_longest(range(start, stop), range(new_start, new_stop))
         for old_index, new_index in pairs:

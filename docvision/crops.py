@@ -1,15 +1,20 @@
-"""The figures of a document, cut out of the pictures of its pages."""
+"""Pictures for a parsed document, taken from its source: figures cut out, and whole pages for the overlay."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
 
+from docvision.overlay_html import jpeg
 from docvision.page import Document
-from docvision.pdf import open_source
+from docvision.pdf import SourceError, open_source
 
 CROP_DPI = 200
+PAGE_DPI = 110
+PAGE_WIDTH = 1100
+"""Pixels of a page's picture at most; enough to read small print on a laptop."""
 MARGIN = 2.0
 """Points around a figure's box, for lines that lie on its edge."""
 
@@ -43,7 +48,28 @@ def figure_crops(
             figures = [(index, block) for index, block in enumerate(page.blocks) if block.kind == "figure"]
             for count, (index, block) in enumerate(figures, start=1):
                 box = block.box.pad(MARGIN).scale(x, y).clip(image.width, image.height)
-                corners = (int(box.x0), int(box.y0), max(round(box.x1), int(box.x0) + 1), max(round(box.y1), int(box.y0) + 1))
+                corners = (
+                    int(box.x0),
+                    int(box.y0),
+                    max(round(box.x1), int(box.x0) + 1),
+                    max(round(box.y1), int(box.y0) + 1),
+                )
                 out = io.BytesIO()
                 image.crop(corners).save(out, "PNG", optimize=True)
                 yield (number, index), figure_name(number, count), out.getvalue()
+
+
+def page_pictures(document: Document, source: str | Path, password: str = "") -> dict[int, bytes]:
+    """Page number -> JPEG of the page; a page that cannot be drawn is missing.
+
+    Raises:
+        SourceError: the source cannot be opened.
+    """
+    pictures: dict[int, bytes] = {}
+    with open_source(source, password) as opened:
+        for page in document.pages:
+            with contextlib.suppress(SourceError):
+                sheet = opened.page(page.number)
+                image = sheet.raster(min(PAGE_DPI, 72 * PAGE_WIDTH / sheet.width))
+                pictures[page.number] = jpeg(image, PAGE_WIDTH)
+    return pictures

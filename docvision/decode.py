@@ -87,7 +87,7 @@ class Decoded:
 
 
 _PACES: WeakKeyDictionary[Any, dict[str, Pace]] = WeakKeyDictionary()
-"""What was learnt about the speed of each method on each model."""
+"""What was learnt about the speed of each method, with its options, on each model."""
 
 
 class Session:
@@ -127,7 +127,8 @@ class Session:
         self.runs: list[list[int]] = [[] for _ in range(B)]
         self.forwards = 0
         self.disagreements = 0
-        self.pace = _PACES.setdefault(model, {}).setdefault(plan.method, Pace())
+        drafting = f"{plan.method} {sorted(plan.draft.items())}"
+        self.pace = _PACES.setdefault(model, {}).setdefault(drafting, Pace())
         self.pace.hold = 0
         told = Request(
             model, memory, prompt_BP, self.eos, self._choose, self.pace,
@@ -172,14 +173,12 @@ class Session:
         emitted, accepted, next_B = self._emit(block, verdict, choice_BR, logits_BRV)
         self._commit(block, verdict, accepted)
         self.certain_BC = next_B[:, None]
+        riding = states[:, nodes:] if riders is not None else None
+        position_B = self.cache.length_B
+        self.drafter.observe(Step(block, hidden_BND, riding, verdict.last_B, next_B, position_B, emitted, accepted))
         if self.paced:
             won = sum(map(len, emitted)) / rows
             self.pace.record(rows, first, time.perf_counter() - began, won, nodes - block.certain, drafting)
-        position_B = self.cache.length_B
-        riding = states[:, nodes:] if riders is not None else None
-        self.drafter.observe(
-            Step(block, hidden_BND, riding, verdict.last_B, next_B, position_B, emitted, accepted)
-        )  # fmt: skip
         self._retire(emitted)
 
     def _choose(self, logits_BSV: Tensor, positions_BS: Tensor) -> Tensor:

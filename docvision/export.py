@@ -43,8 +43,9 @@ _STYLE = (
 
 
 def to_markdown(
-    document: Document, headers: bool = False, tables: TableStyle = "auto", images: ImageNames | None = None
-) -> str:
+    document: Document, headers: bool = False, tables: TableStyle = "auto", images: ImageNames | None = None,
+    anchors: bool = False,
+) -> str:  # fmt: skip
     """Markdown of all pages, ending in one line feed; empty for a document without text.
 
     Args:
@@ -53,10 +54,15 @@ def to_markdown(
         tables: "auto" (see the top of this file), or one form for all of them; "markdown" writes the text of a
             spanning cell once and leaves the other places empty.
         images: pictures that were written for figure blocks; a figure without one is not shown.
+        anchors: begin each page with ``<a id="page-3"></a>``, for links to it.
     """
+    waiting = [page.number for page in document.pages] if anchors else []
     parts: list[tuple[str, str]] = []
     items = _ListItems()
     for page, index, block in _reading(document, headers):
+        while page.number in waiting:
+            items.close()
+            parts.append(("anchor", f'<a id="page-{waiting.pop(0)}"></a>'))
         if block is None:
             parts.append(("comment", _comment(f"page {page.number} failed: {page.error}")))
         elif block.kind == "list":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from docvision.chunks import components, ground_ink, text_height
 from docvision.columns import Group, reading_order
 from docvision.images import ink_mask
+from docvision.line_pieces import GUTTER, Item, whole_lines
 from docvision.map_tables import read_table
 from docvision.maps import CLASSES
 from docvision.page import Block, BlockKind, Box, Line, bounding_box
@@ -33,22 +33,13 @@ CELL = 8
 LINE_THRESHOLD = 0.4
 MIN_REGION = 12
 """Cells of the smallest table or figure."""
-GUTTER = 1.1
-"""Line heights; the narrowest white column between two columns of text. Word spaces of justified lines are under 1."""
 ALL_TABLE = (0.3, 0.6)
 """Shares of what is printed that the table class must have for the picture to be one table: if the ink looks so too,
 and in any case."""
 SURE = 0.6
+LABEL = 14.0
+"""Line heights; the widest label beside what it names."""
 TABLE, FIGURE = CLASSES.index("table"), CLASSES.index("figure")
-
-
-@dataclass(slots=True)
-class Item:
-    """A line, table or figure to be put in order."""
-
-    box: Box
-    kind: BlockKind
-    confidence: float = 1.0
 
 
 def layout_from_maps(maps: StructureMaps, image: Image.Image) -> list[Block]:
@@ -76,7 +67,8 @@ def layout_from_maps(maps: StructureMaps, image: Image.Image) -> list[Block]:
             items.append(line)
     blocks: list[Block] = []
     height = statistics.median(line.box.height for line in lines) if lines else 0.0
-    for leaf in reading_order([*items, *figures, *(Item(t.box, "table") for t in tables)], GUTTER * height):
+    everything = [*items, *figures, *(Item(t.box, "table") for t in tables)]
+    for leaf in reading_order(everything, GUTTER * height, is_labelled):
         blocks.extend(_blocks(leaf.items if isinstance(leaf, Group) else leaf, tables))
     return blocks
 
@@ -95,7 +87,7 @@ def find_lines(maps: StructureMaps, ink: NDArray[np.bool_]) -> list[Item]:
         kind = CLASSES[1 + int(votes.argmax())]
         sure = float(maps.line[r0 : r1 + 1, c0 : c1 + 1].max())
         lines.append(Item(box, "text" if kind in ("table", "figure") else kind, sure))  # type: ignore[arg-type]
-    return join_pieces(lines)
+    return whole_lines(lines, ink)
 
 
 def line_on_strip(image: Image.Image) -> Box | None:
@@ -168,20 +160,16 @@ def _edge(profile: NDArray[np.float32], floor: float, shared: bool) -> int:
     return len(profile)
 
 
-def join_pieces(lines: list[Item]) -> list[Item]:
-    """Pieces that a slight slope or a weak spot cut apart become one line again."""
-    joined: list[Item] = []
-    for line in sorted(lines, key=lambda item: item.box.x0):
-        for index, other in enumerate(joined):
-            small = min(line.box.height, other.box.height)
-            gap = line.box.x0 - other.box.x1
-            level = line.box.overlap_y(other.box) > 0.6 * small
-            if other.kind == line.kind and level and -CELL <= gap < GUTTER * small:
-                joined[index] = Item(line.box.union(other.box), line.kind, min(line.confidence, other.confidence))
-                break
-        else:
-            joined.append(line)
-    return joined
+def is_labelled(group: Group[Item]) -> bool:
+    """Whether columns are to be read across: the left one holds labels, few and short, beside what they name."""
+    labels, named = ([item for item in column if item.kind not in ("table", "figure")] for column in group.columns[:2])
+    if len(labels) < 2 or len(named) < 2 * len(labels):
+        return False
+    height = statistics.median(item.box.height for item in named)
+    if max(item.box.width for item in labels) > LABEL * height:
+        return False
+    level = sum(any(item.box.overlap_y(other.box) > 0.5 * item.box.height for other in named) for item in labels)
+    return level > 0.6 * len(labels)
 
 
 def regions(mask: NDArray[np.bool_]) -> list[Box]:
@@ -212,6 +200,8 @@ def find_tables(maps: StructureMaps, image: Image.Image, lines: Sequence[Item]) 
     found = []
     for box in regions(classes == TABLE):
         touched = [line.box for line in lines if line.box.coverage(box.pad(CELL)) > 0.5]
+        if len(touched) < 2:
+            continue  # a shadow, a stroke or a stamp
         area = bounding_box([box, *touched]).pad(CELL).clip(*image.size)
         table = read_table(area, ink, maps, height)
         if table is not None and table.table is not None and table.table.rows > 1:

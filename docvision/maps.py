@@ -81,6 +81,10 @@ def _lines(page: Page) -> Iterator[Line]:
                     yield Line(cell.text, cell.text_box)
 
 
+_LEAST_SPREAD = math.cos(math.radians(40))
+"""Of the cosine of twice the angle: boxes are turned by up to 20 degrees from upright or lying."""
+
+
 def _fill(target: np.ndarray, box: Box, angle: float, value: float, core: float = 0.0) -> None:
     """Set the cells whose centre lies in ``box`` (in cells), turned by ``angle``.
 
@@ -88,14 +92,13 @@ def _fill(target: np.ndarray, box: Box, angle: float, value: float, core: float 
     """
     sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
     width, height = box.width, box.height
-    if abs(angle) > 0.05 and abs(angle) < 20:
-        # The sides of the rectangle whose upright bounds the box is.
-        spread = cosine * cosine - sine * sine
-        width, height = (
-            max(1e-6, (width * cosine - height * abs(sine)) / spread),
-            (height * cosine - width * abs(sine)) / spread,
-        )
-        height = max(height, 0.3 * box.height / (1 + abs(sine) * width))
+    # The sides of the rectangle whose upright bounds the box is; near 45 degrees the bounds do not tell them.
+    spread = cosine * cosine - sine * sine
+    if abs(angle) > 0.05 and abs(spread) > _LEAST_SPREAD:
+        s, c = abs(sine), abs(cosine)
+        width, height = max(1e-6, (width * c - height * s) / spread), (height * c - width * s) / spread
+        across_box = box.height if c > s else box.width
+        height = max(height, 0.3 * across_box / (1 + min(s, c) * width))
     x, y = box.center
     half = max(core * height, 1.0) / 2 if core else height / 2
     top, bottom = max(0, math.floor(box.y0 - 1)), min(target.shape[0], math.ceil(box.y1 + 1))

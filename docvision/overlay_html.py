@@ -12,7 +12,7 @@ import base64
 import hashlib
 import html
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
@@ -27,6 +27,8 @@ SOURCES = {"text-layer": "PDF text", "model": "read by the model", "truth": "tru
 PARTS = ("page", "list", "key")
 """Of the display: the picture, the list, the key."""
 JPEG_QUALITY = 80
+BADGE = 5.0
+"""Points; radius of the disc with a block's number, beside its box."""
 MAX_LABEL = 120
 """Characters of a block's text in its label; the list has all of it."""
 
@@ -66,7 +68,7 @@ STYLE = "".join(f".audit-{part} .{name}{{--edge:{colour}}}" for name, colour in 
     ".audit-page .model rect{stroke-dasharray:5 3}.audit-page .dropped rect{stroke-dasharray:1 3;cursor:help}"
     ".audit-page g:hover rect,.audit-page g:focus rect{fill-opacity:.18}"
     ".audit-page g.chosen rect{fill-opacity:.25;stroke-width:3}"
-    ".audit-page circle{fill:var(--edge)}.audit-page text{fill:#fff;font:700 8px sans-serif;text-anchor:middle}"
+    ".audit-page circle{fill:var(--edge)}.audit-page text{fill:#fff;font:700 6.5px sans-serif;text-anchor:middle}"
     ".audit-list{list-style:none;margin:0;padding:0}"
     ".audit-list button{all:unset;box-sizing:border-box;display:block;width:100%;cursor:pointer;padding:.35rem .6rem;"
     "margin:.2rem 0;border-left:4px solid var(--edge);border-radius:4px;overflow-wrap:anywhere}"
@@ -126,11 +128,11 @@ def page_svg(page: Page, picture: bytes = b"") -> str:
     for index, block in enumerate(page.blocks):
         told = _safe(_told(index, block), MAX_LABEL)
         box = block.box.clip(width, height)
-        radius, x, y = 6.0, max(box.x0, 6.0), max(box.y0, 6.0)
+        x, y = max(box.x0 - BADGE, BADGE), max(box.y0 + BADGE, BADGE)
         lines.append(
             f'<g class="{_classes(block)}" data-block="{page.number}-{index}" data-told="{told}" tabindex="0"'
             f' role="button" aria-label="{told}"><title>{told}</title>{_rect(block.box)}'
-            f'<circle cx="{x:g}" cy="{y:g}" r="{radius:g}"/><text x="{x:g}" y="{y + 3:g}">{index + 1}</text></g>'
+            f'<circle cx="{x:g}" cy="{y:g}" r="{BADGE:g}"/><text x="{x:g}" y="{y + 2.3:g}">{index + 1}</text></g>'
         )
     return "".join([*lines, "</svg>"])
 
@@ -242,9 +244,3 @@ def _rect(box: Box) -> str:
 
 def _corners(box: Box) -> tuple[float, float, float, float]:
     return min(box.x0, box.x1), min(box.y0, box.y1), max(box.x0, box.x1), max(box.y0, box.y1)
-
-
-def page_names(document: Document) -> Iterator[str]:
-    """``3`` or ``3 (failed)`` for each page."""
-    for page in document.pages:
-        yield str(page.number) if page.status == "ok" else f"{page.number} ({page.status})"

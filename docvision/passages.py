@@ -68,7 +68,9 @@ def passages(document: Document, max_characters: int = MAX_CHARACTERS) -> Iterat
                 level = max(block.level, 1)
                 path = [item for item in path if item[0] < level] + [(level, text)]
             headings = [name for _, name in path]
-            for piece in [text] if block.kind in ("table", "heading") else _cut(text, max_characters):
+            above = len(held.text) + 2 if held and _only_headings(held) else 0
+            room = max(max_characters - above, max_characters // 2)
+            for piece in [text] if block.kind in ("table", "heading") else _cut(text, room):
                 alone = block.kind == "table" or (held is not None and held.places[-1].kind == "table")
                 too_long = held is not None and len(held.text) + 2 + len(piece) > max_characters
                 if held and (alone or too_long) and not _only_headings(held):

@@ -36,6 +36,11 @@ SURE = 0.75
 TURN_GAIN = 0.1
 MIN_CONFIDENCE = 0.3
 """A line read with less than this is dropped: it is a picture, a stamp or another script."""
+SHORT = 3
+SHORT_CONFIDENCE = 0.6
+"""The same for a line of at most ``SHORT`` characters outside tables: so few are easily seen in a stamp or a speck."""
+TABLE_FILLED = (3, 0.2)
+"""Cells that are read, at least, and their share of all: a stamp or a shadow can look like a grid, not be one."""
 SAMPLE_LINES = 8
 MAX_SIDE = 12_000
 BULLETS = frozenset("-*\u2022\u2023\u25e6\u25aa\u25a0\u25cf\u25cb\u2013\u2014")
@@ -99,6 +104,9 @@ def read_picture(image: Image.Image, reader: Reader, dpi: float, free_scale: boo
     lines = [line for block in upright.blocks for line in block.lines]
     _read(upright.image, lines, reader)
     scan = Scan(upright.blocks, turn=upright.turn, angle=upright.angle)
+    _drop_unreadable(scan)
+    # The lines of a grid that is none are held to the measure of other lines.
+    scan.blocks = [part for block in scan.blocks for part in _dissolve(block)]
     _drop_unreadable(scan)
     scan.blocks = [item for block in scan.blocks for item in split_items(block)]
     for block in scan.blocks:
@@ -198,11 +206,27 @@ def _read(image: Image.Image, lines: Sequence[Line], reader: Reader) -> None:
 def _drop_unreadable(scan: Scan) -> None:
     """Takes out lines without text and files those that cannot be trusted under ``dropped``."""
     for block in scan.blocks:
+        kept = []
         for line in block.lines:
-            if line.text and line.confidence < MIN_CONFIDENCE:
+            short = block.table is None and len(line.text) <= SHORT
+            if line.text and line.confidence < (SHORT_CONFIDENCE if short else MIN_CONFIDENCE):
                 scan.dropped.append(Dropped(line.text, line.box, UNREADABLE))
-        block.lines = [line for line in block.lines if line.text and line.confidence >= MIN_CONFIDENCE]
+            elif line.text:
+                kept.append(line)
+        block.lines = kept
     scan.blocks = [block for block in scan.blocks if block.lines or block.table or block.kind == "figure"]
+
+
+def _dissolve(block: Block) -> list[Block]:
+    """A table of which hardly a cell was read as its lines; any other block as it is."""
+    if block.table is None:
+        return [block]
+    cells = [cell for cell in block.table.cells if cell.box]
+    filled = sum(any(cell.box.contains(*line.box.center) for line in block.lines) for cell in cells if cell.box)
+    if filled >= min(TABLE_FILLED[0], len(cells)) and filled >= TABLE_FILLED[1] * len(cells):
+        return [block]
+    lines = sorted(block.lines, key=lambda line: (line.box.center[1], line.box.x0))
+    return [Block("text", line.box, lines=[line], source="model") for line in lines]
 
 
 def split_items(block: Block) -> list[Block]:

@@ -1,4 +1,4 @@
-"""The README says what is true: its tree is the disk, its commands exist, its Python runs."""
+"""The README and docs/ say what is true: the tree is the disk, commands exist, the README's Python runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from apps import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+DOCS = {path: path.read_text("utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
 PACKAGES = ("docvision", "data_pipeline", "imagegen", "apps")
 INDENT = 2
 
 
-def fenced(language: str) -> list[str]:
-    """Contents of the README's fenced blocks of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+def fenced(language: str, text: str = README) -> list[str]:
+    """Contents of the fenced blocks of one language, the README's unless told."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def listed_paths() -> dict[str, str]:
@@ -75,8 +76,9 @@ def options(command: Any) -> set[str]:
 
 
 def commands() -> list[list[str]]:
-    lines = [line for block in fenced("sh") + fenced("bash") for line in block.splitlines()]
-    inline = re.findall(r"`((?:make|docvision) [^`.]+)`", README)
+    text = "\n".join(DOCS.values())
+    lines = [line for block in fenced("sh", text) + fenced("bash", text) for line in block.splitlines()]
+    inline = re.findall(r"`((?:make|docvision) [^`.]+)`", text)
     return [shlex.split(line, comments=True) for line in lines + inline if line.strip()]
 
 
@@ -110,8 +112,15 @@ def test_python_runs(monkeypatch, capsys):
 
 
 def test_relative_links_lead_somewhere():
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", README):
-        assert (ROOT / target).exists(), f"the README links to {target}, which does not exist"
+    for path, text in DOCS.items():
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}, which does not exist"
+
+
+def test_python_in_docs_is_python():
+    for path, text in DOCS.items():
+        for block in fenced("python", text):
+            compile(block, path.name, "exec")
 
 
 def test_exit_codes_are_all_listed():

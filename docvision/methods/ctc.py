@@ -91,7 +91,9 @@ def read_paths(request: Request) -> tuple[list[list[int]], list[list[float]]]:
     logits = request.model.line_head(request.memory).float()
     best = logits.softmax(-1).max(-1)
     h, w = request.memory.grid
-    frames_B = request.memory.mask_BM.view(-1, h, w).any(1).sum(1) * (logits.shape[1] // w)
+    mask_BM = request.memory.mask_BM
+    inside_BM = mask_BM if mask_BM.dtype == torch.bool else mask_BM > -torch.inf
+    frames_B = inside_BM.view(-1, h, w).any(1).sum(1) * (logits.shape[1] // w)
     space = request.model.vocabulary.ids[" "]
     readings, sure = [], []
     for path, values, count in zip(best.indices.tolist(), best.values.tolist(), frames_B.tolist(), strict=True):

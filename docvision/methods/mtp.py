@@ -85,29 +85,26 @@ class HeadDrafter(Drafter):
         self.request = request
         self.count = len(method.layers) if heads is None else min(heads, len(method.layers))
         self.seen = [layer.look(request.memory) for layer in method.layers[: self.count]]
-        self.draft: Draft | None = None
+        self.state_B1D: Tensor | None = None
+        self.position_B = request.prompt_BP[:, -1]
 
     def propose(self, limit: int) -> Draft | None:
-        draft = self.draft
-        if draft is not None and draft.tokens_BK.shape[1] > limit:
-            assert draft.confidence_BK is not None
-            tokens, sure = draft.tokens_BK[:, :limit], draft.confidence_BK[:, :limit]
-            draft = Draft(tokens, draft.length_B.clamp(max=limit), sure)
-        return draft
-
-    def observe(self, step: Step) -> None:
-        state_B1D = step.last_hidden()[:, None]
-        layers = zip(self.method.layers[: self.count], self.method.norms, self.seen, strict=False)
-        states_BKD = torch.cat([norm(layer(state_B1D, seen)) for layer, norm, seen in layers], 1)
+        if self.state_B1D is None:
+            return None
+        count = min(self.count, limit)
+        layers = zip(self.method.layers[:count], self.method.norms, self.seen, strict=False)
+        states_BKD = torch.cat([norm(layer(self.state_B1D, seen)) for layer, norm, seen in layers], 1)
         logits = self.request.model.decoder.logits(states_BKD).float()
-        places_BK = step.position_B[:, None] + 1 + torch.arange(self.count, device=logits.device)
+        places_BK = self.position_B[:, None] + 1 + torch.arange(count, device=logits.device)
         tokens = self.request.choose(logits, places_BK)
         sure = logits.softmax(-1).gather(2, tokens[..., None])[..., 0]
-        self.draft = Draft(tokens, torch.full_like(step.next_B, self.count), sure)
+        return Draft(tokens, torch.full_like(self.position_B, count), sure)
+
+    def observe(self, step: Step) -> None:
+        self.state_B1D, self.position_B = step.last_hidden()[:, None], step.position_B
 
     def select(self, rows: Tensor) -> None:
         self.seen = [select_seen(seen, rows) for seen in self.seen]
-        if self.draft is not None:
-            sure = self.draft.confidence_BK
-            assert sure is not None
-            self.draft = Draft(self.draft.tokens_BK[rows], self.draft.length_B[rows], sure[rows])
+        self.position_B = self.position_B[rows]
+        if self.state_B1D is not None:
+            self.state_B1D = self.state_B1D[rows]

@@ -47,14 +47,22 @@ class Registers(Method):
         adapter: inner width of the adapter's feed-forward, 0 for no adapter.
         share: share of the anchors that get a group in a training batch; less is cheaper.
         target: ``model`` to learn the core's own next tokens (what the verifier compares with), ``gold`` the truth.
+        causal: a register sees those before it in its group; False lets it see all, and then n is fixed for ever.
     """
 
     trained = True
 
     def __init__(
-        self, decoder: CausalDecoder, registers: int = 4, adapter: int = 0, share: float = 1.0, target: str = "gold"
+        self,
+        decoder: CausalDecoder,
+        registers: int = 4,
+        adapter: int = 0,
+        share: float = 1.0,
+        target: str = "gold",
+        causal: bool = True,
     ) -> None:
         super().__init__()
+        self.causal = causal
         width = decoder.embedding.embedding_dim
         self.registers, self.share, self.target = registers, share, target
         self.register = nn.Parameter(torch.randn(width) * 0.5)
@@ -89,7 +97,9 @@ class Registers(Method):
         group_E = torch.arange(A, device=device).repeat_interleave(registers)
         ahead_E = ahead.repeat(A)
         sees_EN = torch.arange(nodes, device=device) <= node_A.repeat_interleave(registers)[:, None]
-        sees_EE = (group_E[:, None] == group_E) & (ahead_E <= ahead_E[:, None])
+        sees_EE = group_E[:, None] == group_E
+        if self.causal:
+            sees_EE &= ahead_E <= ahead_E[:, None]
         positions_BE = (anchor_BA[..., None] + ahead).flatten(1)
         return Riders(self.register.expand(B, A * registers, -1), positions_BE, sees_EN, sees_EE)
 
@@ -135,6 +145,10 @@ class RegisterDrafter(Drafter):
             raise MethodError(f"ptp: groups={groups!r}: write all or last")
         if registers is not None and not 1 <= registers <= method.registers:
             raise MethodError(f"ptp: registers={registers}: 1 to {method.registers}, as many as were trained")
+        if not method.causal and registers not in (None, method.registers):
+            raise MethodError(
+                f"ptp: registers={registers}: groups that are not causal keep the {method.registers} trained"
+            )
         self.method, self.request = method, request
         self.registers = registers or method.registers
         self.only_last = groups == "last" or request.blind

@@ -256,7 +256,10 @@ def test_a_bug_is_one_line_unless_debugged(
         (["parse", "{pdf}", "--text", "modle"], "'modle' is not one of auto, layer, model. Did you mean 'model'?"),
         (["parse", "{pdf}", "--layout", "rule"], "'rule' is not one of auto, rules. Did you mean 'rules'?"),
         (["parse", "{pdf}", "--tables", "pipe"], "'pipe' is not one of auto, html, markdown."),
-        (["parse", "{pdf}", "--format", "htm"], "'htm' is not one of md, html, json, csv, xlsx, txt. Did you mean 'html'?"),
+        (
+            ["parse", "{pdf}", "--format", "htm"],
+            "'htm' is not one of md, html, json, csv, xlsx, txt, jsonl, overlay. Did you mean 'html'?",
+        ),
         (["parse", "{pdf}", "--format", ","], "name one of md, html"),
         (["parse", "{pdf}", "--pages", "one"], "'one' is not like 3, 2-5, r1 or 1-5,8."),
         (["parse", "{pdf}", "--device", "gpu"], "device 'gpu' is none: use cpu"),

@@ -41,7 +41,7 @@ def test_every_history_keeps_shape_and_type(history: str, shape: tuple[int, int]
     """(1400, 1100) is larger than the noise banks; (12, 9) is smaller than most kernels."""
     image = np.full(shape, 250, np.uint8)
     image[shape[0] // 3 : shape[0] // 2, 2:-2] = 20
-    for seed in range(3):
+    for seed in range(1 if image.size > 1_000_000 else 3):
         out, boxes = degrade(image, np.zeros((0, 4)), np.random.default_rng(seed), 1.0, history)
         assert out.shape == shape and out.dtype == np.uint8 and boxes.shape == (0, 4)
 
@@ -61,11 +61,11 @@ def test_same_generator_same_bytes(history: str) -> None:
 
 
 def test_difficulty_orders_the_damage() -> None:
-    """Mean change of pixels over 60 samples grows with difficulty; a false alarm is out of reach (factor > 2)."""
+    """Mean change of pixels over 40 samples grows with difficulty; a false alarm is out of reach (factor > 2)."""
     image, boxes = page_with_squares()
     change = []
     for difficulty in (0.0, 0.5, 1.0):
-        outs = [degrade(image, boxes, np.random.default_rng(seed), difficulty)[0] for seed in range(60)]
+        outs = [degrade(image, boxes, np.random.default_rng(seed), difficulty)[0] for seed in range(40)]
         change.append(np.mean([np.abs(out.astype(int) - image).mean() for out in outs]))
     assert 2 * change[0] < change[1] < change[2]
 
@@ -121,6 +121,6 @@ def test_wear_is_for_pages() -> None:
     assert wear.is_page(image, boxes)
     assert not wear.is_page(image[:60], boxes) and not wear.is_page(image, boxes[:4])
     seen = sum(
-        changed(image, wear.mark_page(image, boxes, np.random.default_rng(seed), 0.7)).any() for seed in range(60)
+        changed(image, wear.mark_page(image, boxes, np.random.default_rng(seed), 0.7)).any() for seed in range(24)
     )
-    assert 10 <= seen <= 50
+    assert 3 <= seen <= 21

@@ -12,6 +12,7 @@ import pytest
 
 from data_pipeline import degrade, genres, render, text
 from data_pipeline.checks import check_contrast, check_page
+from data_pipeline.cutouts import cut_out
 from data_pipeline.extract import TruthError
 from data_pipeline.layouts import Plan
 from data_pipeline.tables import RULINGS, plan_table
@@ -216,6 +217,31 @@ def test_a_sample_depends_on_seed_and_index_only() -> None:
     assert image.shape == (first["height"], first["width"])
 
 
+def test_a_cut_out_is_the_page_moved() -> None:
+    """A part holds whole blocks with the same text over the same ink, and nothing of the blocks that are left out."""
+    parts = 0
+    for seed, (_, made) in enumerate(_kept()):
+        page = page_from_json(page_to_json(made.page))
+        metadata = {f"block {index}": block.text for index, block in enumerate(page.blocks)}
+        image, metadata = cut_out(np.random.default_rng(seed), page, made.image, metadata)
+        assert image.shape == page.pixels[::-1]
+        parts += image.size < made.image.size
+        assert metadata == {f"block {index}": block.text for index, block in enumerate(page.blocks)}
+        whole = {tuple(line.text for line in block.lines): block for block in made.page.blocks}
+        inside = Box(0, 0, page.width, page.height)
+        for block in page.blocks:
+            assert block.box.coverage(inside) > 0.999, block.text
+            if not block.lines:
+                continue
+            origin = whole[tuple(line.text for line in block.lines)]
+            before, after = (part.lines[0].words for part in (origin, block))
+            for first, second in zip(before, after, strict=True):
+                seen = made.image[_pixels(made.page, first.box, made.image)]
+                found = image[_pixels(page, second.box, image)]
+                assert first.text == second.text and abs(int(seen.min()) - int(found.min())) < 40
+    assert parts >= 3
+
+
 def _page(*blocks: Block) -> Page:
     return Page(1, 200, 200, list(blocks))
 
@@ -251,5 +277,7 @@ def test_options_are_checked() -> None:
         render.PageOptions(kinds={"papr": 1.0})
     with pytest.raises(ValueError, match="shares"):
         render.PageOptions(clean=0.8, scanned=0.5)
+    with pytest.raises(ValueError, match="cut_outs is 2: use a share"):
+        render.PageOptions(cut_outs=2)
     with pytest.raises(ValueError, match="dpi"):
         render.PageOptions(dpi=(300.0, 100.0))

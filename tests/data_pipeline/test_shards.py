@@ -1,12 +1,7 @@
 """Shards and builds: same bytes for any number of workers, whole after a kill, damage seen and mended."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import tarfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -63,26 +58,6 @@ def test_both_formats_hold_the_same_samples(recipe: build.Recipe, finished: Path
     assert {(entry.mtime, entry.uid, entry.gid, entry.uname) for entry in entries} == {(0, 0, 0, "")}
 
 
-def test_datasets_streams_the_shards(finished: Path, tars: Path) -> None:
-    """Images decode by themselves, from the features that the shards name."""
-    datasets = pytest.importorskip("datasets")
-    (expected, *_) = shards.read_rows(finished)
-    for kind, pattern in (("parquet", finished / "part-*.parquet"), ("webdataset", tars / "part-*.tar")):
-        rows = list(datasets.load_dataset(kind, data_files=str(pattern), split="train", streaming=True))
-        assert len(rows) == COUNT
-        truth = rows[0] if kind == "parquet" else rows[0]["json"]
-        image = rows[0]["image" if kind == "parquet" else "png"]
-        assert image.size == (expected["width"], 32) and truth["text"] == expected["text"]
-
-
-def test_the_webdataset_library_reads_the_tars(tars: Path) -> None:
-    webdataset = pytest.importorskip("webdataset")
-    paths = [str(path) for path in sorted(tars.glob("*.tar"))]
-    samples = list(webdataset.WebDataset(paths, shardshuffle=False).decode("pil"))
-    assert [sample["json"]["index"] for sample in samples] == list(range(COUNT))
-    assert samples[3]["png"].size[1] == 32
-
-
 def test_features_name_images_lists_and_structs() -> None:
     import pyarrow as pa
 
@@ -118,28 +93,6 @@ def test_resume_makes_only_what_is_missing(recipe: build.Recipe, finished: Path,
     build.build(recipe, tmp_path, COUNT, seed=1, workers=1)
     assert contents(tmp_path) == contents(finished)
     assert (tmp_path / "part-00000.parquet").stat().st_mtime_ns == stamp
-
-
-def test_kill_and_resume(tmp_path: Path) -> None:
-    """kill -9 in the middle of a build, then the same command: every row once, and the marker only at the end."""
-    folder = tmp_path / "out"
-    command = [sys.executable, "-m", "data_pipeline.build", "tiny", "-o", str(folder), "--count", "80"]
-    command += ["--seed", "4", "--workers", "2"]
-    root = Path(build.__file__).parent.parent
-    process = subprocess.Popen(command, cwd=root, start_new_session=True, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 240
-    while not list(folder.glob("part-*.parquet")) and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    before = len(list(folder.glob("part-*.parquet")))
-    assert before >= 1
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    assert f"{10 - before} to make" in done.stderr
-    assert [row["index"] for row in shards.read_rows(folder, ["index"])] == list(range(80))
-    assert json.loads((folder / shards.MARKER).read_text())["count"] == 80
-    assert not list(folder.glob(".*.tmp"))
 
 
 def test_another_recipe_is_refused(recipe: build.Recipe, finished: Path) -> None:

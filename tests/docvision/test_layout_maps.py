@@ -94,6 +94,22 @@ def test_nothing_on_a_blank_page() -> None:
     assert layout_from_maps(as_prediction(page), Image.new("L", (WIDTH, HEIGHT), 255)) == []
 
 
+def test_labels_are_read_with_what_they_name() -> None:
+    image = Image.new("L", (WIDTH, HEIGHT), 255)
+    draw = ImageDraw.Draw(image)
+    named = [["vf = sung by a woman", "vm = sung by a man", "vc = sung by a child"] for _ in range(3)]
+    blocks = []
+    for number, texts in enumerate(named):
+        top = 40 + 110 * number
+        blocks.append(text_block(draw, "text", [f"Part {number + 1} :"], 40, top))
+        blocks.append(text_block(draw, "text", texts, 200, top))
+    page = Page(1, WIDTH, HEIGHT, blocks, pixels=(WIDTH, HEIGHT))
+    found = [line.box for block in layout_from_maps(as_prediction(page), image) for line in block.lines]
+    wanted = [line.box for block in blocks for line in block.lines]
+    assert len(found) == len(wanted)
+    assert all(box.iou(truth) > 0.7 for box, truth in zip(found, wanted, strict=True))
+
+
 def test_components_equal_flood_filling() -> None:
     rng = np.random.default_rng(0)
     for density in (0.2, 0.5, 0.7):

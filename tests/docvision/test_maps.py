@@ -141,6 +141,15 @@ def test_turned_pages(angle: float) -> None:
     assert (right - left) * -angle >= 0
 
 
+@pytest.mark.parametrize("angle", [90.0, -90.0])
+def test_turned_headings(angle: float) -> None:
+    """The core of a line that runs upwards is as long as the line and half as thick."""
+    page = _page(_text([Box(104, 40, 136, 200)], angle=angle))
+    rows, columns = np.nonzero(maps_from_page(page, SIZE, SIZE)["line"])
+    assert (rows.min(), rows.max() + 1) == (5, 25)
+    assert columns.max() + 1 - columns.min() == 2
+
+
 def test_unknown_cells_are_no_separators() -> None:
     """A hole in the grid and a cell without boxes draw nothing and raise nothing."""
     block = _table(2, 2)

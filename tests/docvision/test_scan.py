@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from coded_pages import CodeReader, draw_coded, line_box
 from PIL import Image
@@ -110,6 +112,34 @@ def test_lines_of_a_table_go_into_the_cells_they_stand_in() -> None:
     assert table is not None and [cell.text for cell in table.cells] == LINES
     assert near(table.cells[1].text_box or Box(0, 0, 0, 0), line_box(LINES[1], 1))
     assert {cell.source for cell in table.cells} == {"model"}
+
+
+def test_a_grid_of_which_hardly_a_cell_is_read_is_no_table() -> None:
+    class Stamped(CodeReader):
+        """Takes the page for a table of many cells, of which the text fills one row."""
+
+        def find_blocks(self, image: Image.Image) -> list[Block]:
+            (block,) = super().find_blocks(image)
+            band = block.box.y1 - block.box.y0
+            cells = [
+                Cell(row, 0, box=Box(0, block.box.y0 + (row - 1) * band, image.width, block.box.y0 + row * band))
+                for row in range(6)
+            ]
+            return [Block("table", block.box, lines=block.lines, table=Table(6, 1, cells))]
+
+    found = scan.read_picture(draw_coded(LINES), Stamped(), 220)
+    assert all(block.table is None for block in found.blocks) and texts(found) == LINES
+
+
+def test_few_characters_have_to_be_read_with_more_confidence() -> None:
+    class Doubtful(CodeReader):
+        def read_lines(self, crops: Sequence[Image.Image]) -> list[tuple[str, float]]:
+            return [(text[:3] if text.startswith("a") else text, 0.5) for text, _ in super().read_lines(crops)]
+
+    found = scan.read_picture(draw_coded(LINES), Doubtful(), 220)
+    dropped = [item.text for item in found.dropped]
+    assert dropped == [text[:3].strip() for text in LINES if text.startswith("a")] and dropped
+    assert texts(found) == [text for text in LINES if not text.startswith("a")]
 
 
 def test_turning_a_box_is_what_turning_the_picture_does() -> None:
