@@ -1,4 +1,4 @@
-"""Image generation: planned for a later release, so this package is empty so far.
+"""Image generation on VQ tokens: tokenizer, class-conditional generator, and MTAR's training aids.
 
-Its models will be the decoder of :mod:`docvision` on VQ tokens.
+The generator is the decoder of :mod:`docvision` on an image grid; everything is reached from the ``imagegen`` command.
 """

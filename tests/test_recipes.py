@@ -11,6 +11,7 @@ import yaml
 
 from data_pipeline import build
 from docvision import config
+from imagegen import config as image_config
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = sorted(
@@ -18,7 +19,7 @@ RECIPES = sorted(
     for package in ("docvision", "data_pipeline", "imagegen")
     for path in ROOT.glob(f"{package}/**/recipes/*.yaml")
 )
-LAUNCHERS = ("docvision ", "python -m ", "accelerate launch ", "make ")
+LAUNCHERS = ("docvision ", "imagegen ", "python -m ", "accelerate launch ", "make ")
 
 
 def header(path: Path) -> list[str]:
@@ -65,6 +66,8 @@ def test_recipe_loads(path):
 def load(name: str, package: str, overrides: tuple[str, ...] = ()) -> None:
     if package == "data_pipeline":
         build.load_recipe(name)
+    elif package == "imagegen":
+        image_config.load_recipe(name, overrides)
     else:
         config.load_recipe(name, overrides)
 

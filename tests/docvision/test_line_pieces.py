@@ -49,7 +49,7 @@ def test_pieces_close_together_are_one_line_of_the_wider_ones_class() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [("2.", ""), ("A", ""), ("", ":"), ("*)", ")")])
 def test_what_stands_at_the_ends_of_a_line_is_part_of_it(before: str, after: str) -> None:
-    ink, (start, middle, end) = drawn((60, 40, before), (90, 40, "the middle of a line"), (272, 40, after))
+    ink, (start, middle, end) = drawn((68, 40, before), (90, 40, "the middle of a line"), (272, 40, after))
     (line,) = extend([Item(middle, "text")], ink)
     assert line.box.x0 == pytest.approx(start.x0 if before else middle.x0, abs=2.5)
     assert line.box.x1 == pytest.approx(end.x1 if after else middle.x1, abs=2.5)
