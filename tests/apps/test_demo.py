@@ -251,6 +251,8 @@ def test_programs_get_the_document_and_nothing_is_left(pdf: Path, monkeypatch: p
         assert found["name"] == "a.pdf" and found["markdown"] == f"{PAGES[0]}\n\n{PAGES[1]}\n"
         assert "reads 2 of the 5 pages at once" in Document.from_json(found["document"]).warnings[0]
         assert [path for path in folder.rglob("*.pdf")] == []
-        (failed,) = client.predict([handle_file(__file__)], "", "layer", "", api_name="/parse")
+        broken = pdf.parent / "broken.png"
+        broken.write_text("no picture")
+        (failed,) = client.predict([handle_file(str(broken))], "", "layer", "", api_name="/parse")
         assert failed["status"] == "failed" and "neither a PDF nor" in failed["error"]
     assert list(folder.glob("docvision-demo-*")) == []
