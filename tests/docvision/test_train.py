@@ -250,10 +250,10 @@ def table_row() -> dict[str, object]:
     return {"image": png(image), "document": page_to_json(page)}
 
 
-@pytest.mark.parametrize("prior", [False, True])
-def test_the_stream_of_one_table_can_be_learnt_by_heart(prior: bool) -> None:
+def test_the_stream_of_one_table_can_be_learnt_by_heart() -> None:
+    """With the structure prior, so that its bias lies on the way of the gradient."""
     torch.manual_seed(0)
-    plan = load_recipe("tiny", [f"model.encoder.prior={str(prior).lower()}", "model.bins=128"])
+    plan = load_recipe("tiny", ["model.encoder.prior=true", "model.bins=128"])
     trainer = DocumentTrainer(DocVisionModel(plan.model))
     vocabulary = trainer.model.vocabulary
     batch = table_batch([table_row()], vocabulary, "structure")
