@@ -62,7 +62,7 @@ def test_step_arms_hold_one_phase_each(tmp_path):
 
 
 def test_step_bench_reports_ratios_that_fit_each_other(tmp_path, monkeypatch):
-    """The speed-up must follow from the two ratios and the phases; how large they are is for the bench, not for a test."""
+    """The speed-up must follow from the two ratios and the phases; how large they are is the bench's matter."""
     monkeypatch.setattr("imagegen.step_bench.WARM", 1)
     recipe = tiny_recipe(tmp_path, 10)
     recipe = replace(recipe, batch=24, model=replace(recipe.model, width=64, heads=2, layers=4))
