@@ -6,7 +6,7 @@ each line's ``angle`` says how it reads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cv2
@@ -24,25 +24,15 @@ TABLE_KIND = "table"
 
 
 @dataclass(frozen=True)
-class MixedOptions:
-    """What to mix."""
+class MixedOptions(render.PageOptions):
+    """What to mix; what is said of pages holds for forms and tables as well."""
 
-    corpus: str = "system"
-    """See :func:`data_pipeline.text.load_corpus`."""
-    shares: dict[str, float] = field(default_factory=lambda: dict(SHARES))
-    """Of whole pages, forms and single tables."""
     kinds: dict[str, float] = field(default_factory=lambda: {k: v for k, v in genres.KINDS.items() if k != "form"})
     """Shares of the kinds of whole pages."""
+    shares: dict[str, float] = field(default_factory=lambda: dict(SHARES))
+    """Of whole pages, forms and single tables."""
     turned: float = 0.02
     """Share of pages that are turned by a quarter or half."""
-    dpi: tuple[float, float] = (95.0, 140.0)
-    clean: float = 0.2
-    scanned: float = 0.3
-    skew: float = 1.0
-    difficulty: tuple[float, float] = (0.05, 0.7)
-    quality: int = 88
-    cut_outs: float = 0.18
-    """These as in :class:`data_pipeline.render.PageOptions`."""
 
     def __post_init__(self) -> None:
         if unknown := set(self.shares) - set(SHARES):
@@ -51,20 +41,7 @@ class MixedOptions:
             raise ValueError("shares of the mixture must not be negative and must not all be zero")
         if not 0 <= self.turned <= 1:
             raise ValueError(f"turned is {self.turned}: use a share within 0 to 1")
-        self.page_options(self.kinds)
-
-    def page_options(self, kinds: dict[str, float]) -> render.PageOptions:
-        return render.PageOptions(
-            self.corpus,
-            kinds,
-            self.dpi,
-            self.clean,
-            self.scanned,
-            self.skew,
-            self.difficulty,
-            self.quality,
-            self.cut_outs,
-        )
+        super().__post_init__()
 
     def table_options(self) -> table_sets.TableOptions:
         return table_sets.TableOptions(
@@ -82,7 +59,7 @@ def sample_mixed(rng: Rng, options: MixedOptions) -> dict[str, Any]:
             "image": row["image"], "document": row["document"], "width": width, "height": height,
             "kind": TABLE_KIND, "difficulty": row["difficulty"],
         }  # fmt: skip
-    row = render.sample_page(rng, options.page_options({"form": 1.0} if part == "forms" else options.kinds))
+    row = render.sample_page(rng, replace(options, kinds={"form": 1.0}) if part == "forms" else options)
     if rng.random() < options.turned:
         return turn_row(row, int(rng.integers(1, 4)), options.quality)
     return row

@@ -108,6 +108,7 @@ class Stream:
         self.vocabulary = vocabulary
         self.seed = seed
         self.shards = Shards(folder or task.data)
+        self.sizes = [self._sizes(shard) for shard in range(len(self.shards.files))]
         self.eligible = [self._eligible(shard) for shard in range(len(self.shards.files))]
         self.per_shard = [-(-len(rows) // task.batch) for rows in self.eligible]
         self.per_epoch = sum(self.per_shard)
@@ -135,18 +136,18 @@ class Stream:
 
     def _eligible(self, shard: int) -> np.ndarray:
         """Row numbers of a shard that are neither too large nor too degraded."""
-        if self.task.kind == "pages":
+        sizes = self.sizes[shard]
+        if sizes is None:
             return np.arange(self.shards.rows[shard])
-        if self.task.kind == "lines":
-            fits = self._sizes(shard) <= self.task.max_width
-        else:
-            fits = self._sizes(shard) <= self.task.max_cells
+        fits = sizes <= (self.task.max_width if self.task.kind == "lines" else self.task.max_cells)
         if self.task.max_difficulty < 1:
             fits &= self.shards.column(shard, "difficulty") <= self.task.max_difficulty
         return np.flatnonzero(fits)
 
-    def _sizes(self, shard: int) -> np.ndarray:
+    def _sizes(self, shard: int) -> np.ndarray | None:
         """By what samples are sorted so that little is padded: widths of lines, numbers of cells of tables."""
+        if self.task.kind == "pages":
+            return None
         if self.task.kind == "lines":
             return self.shards.column(shard, "width")
         return self.shards.column(shard, "rows") * self.shards.column(shard, "columns")
@@ -154,9 +155,9 @@ class Stream:
     def _rows(self, shard: int, place: int, rng: np.random.Generator) -> list[int]:
         """Rows of batch ``place`` of a shard: shuffled, sorted by size within pools, pools' batches shuffled."""
         order = rng.permutation(self.eligible[shard])
-        if self.task.kind == "pages":
+        sizes = self.sizes[shard]
+        if sizes is None:
             return order[place * self.task.batch : (place + 1) * self.task.batch].tolist()
-        sizes = self._sizes(shard)
         size = self.task.batch * self.task.pool
         pools = [order[start : start + size] for start in range(0, len(order), size)]
         ordered = np.concatenate([pool[np.argsort(sizes[pool], kind="stable")] for pool in pools])

@@ -1,7 +1,6 @@
 """Annotators: programs, Tesseract, a tiny vision language model, and how they are named."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +10,6 @@ from PIL import Image, ImageDraw, ImageFont
 from data_pipeline import annotators, consensus
 
 PRINT = "The harbour was dredged in the spring\nand the tide gauge moved to the quay."
-PROGRAM = """
-import sys
-from pathlib import Path
-from PIL import Image
-mode, paths = sys.argv[1], sys.argv[3:]
-for path in paths:
-    width, height = Image.open(path).size
-    if width == 13:
-        sys.exit("thirteen is too narrow")
-    text = f"{width} by {height} of {sys.argv[2]}"
-    print(text) if mode == "-" else Path(mode, Path(path).stem + ".txt").write_text(text)
-"""
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> str:
-    (tmp_path / "reader.py").write_text(PROGRAM)
-    return f"{sys.executable} {tmp_path / 'reader.py'}"
 
 
 def test_a_program_reads_pictures(program: str) -> None:
