@@ -172,6 +172,8 @@ class OptimConfig:
     """Batches whose gradients are averaged into one step."""
     core: bool = True
     """Train encoder, decoder and heads; false trains the weights of the multi-token methods alone."""
+    encoder: bool = True
+    """Train the encoder, its maps and the line head; false leaves all they read as it is, and a step costs half."""
 
     def problems(self) -> list[str]:
         found = []
@@ -215,6 +217,8 @@ class TrainRecipe:
         found = [*self.model.problems(), *self.optim.problems()]
         for task in self.tasks:
             found.extend(task.problems())
+        if not self.optim.encoder and (self.loss.decoder == 0 or any(task.kind == "pages" for task in self.tasks)):
+            found.append("optim.encoder=false leaves the decoder to train: no task of kind pages, loss.decoder above 0")
         if not self.tasks or sum(task.share for task in self.tasks) <= 0:
             found.append("tasks: at least one with a share above 0")
         return found

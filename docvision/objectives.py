@@ -54,14 +54,17 @@ class DocumentTrainer(nn.Module):
         return losses
 
     def _tables(self, batch: TableBatch, loss: LossConfig, noise: torch.Generator) -> dict[str, Tensor]:
-        memory = self.model.encoder(batch.pixels_B1HW, batch.size_B2, maps=True)
-        losses = {"table_maps": loss.structure * structure_loss(memory.maps, batch.targets)}
+        encoder = self.model.encoder
+        memory = encoder(batch.pixels_B1HW, batch.size_B2, maps=loss.structure > 0 or encoder.prior)
+        losses: dict[str, Tensor] = {}
+        if loss.structure > 0:
+            losses["table_maps"] = loss.structure * structure_loss(memory.maps, batch.targets)
         if loss.decoder == 0 and not self.model.methods:
             return losses
         logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise)
         losses |= extra
         if not len(targets):
-            return losses
+            return losses or {"table_tags": 0.0 * logits.sum()}
         first = self.model.vocabulary.first_x
         tags = targets < first
         losses["table_tags"] = loss.decoder * F.cross_entropy(logits[tags], targets[tags])

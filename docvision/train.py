@@ -159,6 +159,9 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
     if not recipe.optim.core:
         model.requires_grad_(False)
         model.methods.requires_grad_(True)
+    if not recipe.optim.encoder:
+        model.encoder.requires_grad_(False)
+        model.line_head.requires_grad_(False)
     streams: dict[str, Stream] = {}
     held_out: dict[str, Stream] = {}
     shares: dict[str, float] = {}

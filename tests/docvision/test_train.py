@@ -205,6 +205,21 @@ def test_noise_touches_characters_only() -> None:
     assert torch.equal(noisy(tokens, 0.0, Vocabulary(), torch.Generator()), tokens)
 
 
+def test_a_frozen_encoder_stays_bit_for_bit_while_the_decoder_learns(line_shards: str, tmp_path) -> None:
+    train_document(recipe(tmp_path / "before", line_shards, steps=1))
+    start = checkpoint.checkpoints(tmp_path / "before")[-1] / "model"
+    later = recipe(tmp_path / "after", line_shards, steps=2, encoder="false")
+    later = dataclasses.replace(later, run=dataclasses.replace(later.run, init=str(start)))
+    train_document(later)
+    old = checkpoint.read_tensors(start / "model.safetensors")
+    new = checkpoint.read_tensors(checkpoint.checkpoints(tmp_path / "after")[-1] / "model/model.safetensors")
+    changed = {name.partition(".")[0] for name in old if not torch.equal(old[name], new[name])}
+    assert changed == {"decoder"}
+    for override in ("tasks.0.kind=pages", "loss.decoder=0"):
+        with pytest.raises(RecipeError, match="leaves the decoder to train"):
+            load_recipe("tiny", ["optim.encoder=false", override])
+
+
 def test_missing_data_and_foreign_checkpoints_are_told(line_shards: str, tmp_path) -> None:
     with pytest.raises(DataError, match="docvision make"):
         train_document(recipe(tmp_path / "a", str(tmp_path), steps=1))
