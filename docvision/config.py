@@ -147,6 +147,8 @@ class LossConfig:
     structure: float = 1.0
     methods: float = 1.0
     """Of the multi-token methods' losses; PTP's alpha is decoder / (decoder + methods)."""
+    alignment: float = 0.0
+    """Of the surprise of one head in each later layer that does not look where the next token stands; 0 for none."""
     coordinates: float = 0.5
     """Weight of the coordinate tokens of a table's stream beside its tags and text."""
     input_noise: float = 0.1

@@ -6,6 +6,7 @@ line head and the decoder, page windows the structure maps, table pictures the m
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from docvision.alignment import best_path, guide_loss, line_places, table_places, watched
 from docvision.batches import LineBatch, PageBatch, Stream, TableBatch
 from docvision.config import LossConfig
 from docvision.encoder import Memory
@@ -43,13 +45,18 @@ class DocumentTrainer(nn.Module):
         model = self.model
         memory = model.encoder(batch.pixels_B1HW, batch.size_B2)
         losses: dict[str, Tensor] = {}
-        if loss.ctc > 0:
-            log_probs = model.line_head(memory).float().log_softmax(-1).transpose(0, 1)
-            frames_B = CTC_FRAMES * ((batch.size_B2[:, 1] + 7) // 8)
-            ctc = F.ctc_loss(log_probs, batch.labels_BU, frames_B, batch.label_length_B, zero_infinity=True)
+        log_probs = model.line_head(memory).float().log_softmax(-1) if loss.ctc > 0 or loss.alignment > 0 else None
+        frames_B = CTC_FRAMES * ((batch.size_B2[:, 1] + 7) // 8)
+        if loss.ctc > 0 and log_probs is not None:
+            by_frame = log_probs.transpose(0, 1)
+            ctc = F.ctc_loss(by_frame, batch.labels_BU, frames_B, batch.label_length_B, zero_infinity=True)
             losses["ctc"] = loss.ctc * ctc
         if loss.decoder > 0 or model.methods:
-            logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise)
+            places = None
+            if loss.alignment > 0 and log_probs is not None:
+                reached = best_path(log_probs.detach(), batch.labels_BU, batch.label_length_B, frames_B)
+                places = line_places(reached, batch.label_length_B, CTC_FRAMES, batch.tokens_BT.shape[1] - 1)
+            logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places)
             losses |= {"decoder": loss.decoder * F.cross_entropy(logits, targets)} | extra
         return losses
 
@@ -61,7 +68,8 @@ class DocumentTrainer(nn.Module):
             losses["table_maps"] = loss.structure * structure_loss(memory.maps, batch.targets)
         if loss.decoder == 0 and not self.model.methods:
             return losses
-        logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise)
+        places = table_places(batch.tokens_BT[:, 1:], self.model.vocabulary) if loss.alignment > 0 else None
+        logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places)
         losses |= extra
         if not len(targets):
             return losses or {"table_tags": 0.0 * logits.sum()}
@@ -74,7 +82,12 @@ class DocumentTrainer(nn.Module):
         return losses
 
     def _predict(
-        self, tokens_BT: Tensor, memory: Memory, loss: LossConfig, noise: torch.Generator
+        self,
+        tokens_BT: Tensor,
+        memory: Memory,
+        loss: LossConfig,
+        noise: torch.Generator,
+        places_BT2: Tensor | None,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Logits (N,V) of all N tokens that are to be predicted, those tokens (N,), and the methods' losses."""
         model = self.model
@@ -83,9 +96,13 @@ class DocumentTrainer(nn.Module):
         known = targets != PAD
         known[:, 0] = False  # the prompt is given, not predicted
         wanted = torch.where(known, targets, PAD)
-        hidden, extra = run_text(model.decoder, memory, inputs, wanted, dict(model.methods.items()), noise)
+        with contextlib.ExitStack() as stack:
+            seen = [] if places_BT2 is None else stack.enter_context(watched(model.decoder))
+            hidden, extra = run_text(model.decoder, memory, inputs, wanted, dict(model.methods.items()), noise)
         # Names with an underscore are figures without gradient: they are reported as they are.
         extra = {name: value if "_" in name else loss.methods * value for name, value in extra.items()}
+        if places_BT2 is not None:
+            extra["alignment"] = loss.alignment * guide_loss(seen, memory, places_BT2)
         return model.decoder.logits(hidden[known]).float(), targets[known], extra
 
 

@@ -28,7 +28,7 @@ LAYERS: tuple[set[str], ...] = (
     {"page", "tokens", "config"},
     set(),
     {"encoder", "decoder", "checkpoint"},
-    {"model"},
+    {"model", "alignment"},
     {"methods"},
     {"accept", "decode", "table_decode", "batches", "layout_maps"},
     {"objectives", "evaluate", "reader", "steps"},
@@ -47,7 +47,12 @@ FOR_IMAGEGEN = {"config", "encoder", "decoder", "decode", "accept", "train", "ch
 ONE_HOME = {
     "gradio": {"apps/demo.py"},
     "ray": {"data_pipeline/scale.py"},
-    "transformers": {"docvision/hf_vlm.py", "data_pipeline/vlm.py"},
+    "transformers": {
+        "docvision/hf_vlm/accelerated.py",
+        "docvision/hf_vlm/cache.py",
+        "docvision/hf_vlm/loading.py",
+        "data_pipeline/vlm.py",
+    },
     "torch_fidelity": {"imagegen/metrics.py"},
 }
 FORBIDDEN = {

@@ -1,0 +1,150 @@
+"""Where on the image each token stands, and a loss that makes the decoder look there.
+
+Left to itself a decoder takes thousands of steps to find out that the next character stands beside the last one, and
+until then it loses its place where text repeats.  The place is known in training: the line head aligns the text of a
+line with its columns (the best CTC path), and the coordinates of a table name theirs.  One head in each layer after
+the first is asked to put its attention there; all others stay free (guided attention, Tachibana, arXiv 1710.08969,
+with places that are known instead of a diagonal).
+
+Shape suffixes: B batch, T tokens or frames, U characters, C classes, M memory cells, h/w grid, D width.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from docvision.decoder import CausalDecoder, CrossAttention
+from docvision.encoder import Memory
+from docvision.tableseq import COORDINATE_PIXELS
+from docvision.tokens import Vocabulary
+
+HEAD = 0
+"""The head that is guided."""
+CELL_PIXELS = (16, 8)
+"""Height and width of a memory cell."""
+
+
+def best_path(log_probs_BTC: Tensor, labels_BU: Tensor, label_length_B: Tensor, frames_B: Tensor) -> Tensor:
+    """(B,U) frame at which the likeliest CTC path reaches each label; of no meaning behind a row's last label.
+
+    Args:
+        log_probs_BTC: of the line head, class 0 the blank.
+        labels_BU: character ids, padded with 0.
+        label_length_B: labels of each row.
+        frames_B: frames of each row.
+    """
+    B, T, _ = log_probs_BTC.shape
+    U = labels_BU.shape[1]
+    states_BS = labels_BU.new_zeros(B, 2 * U + 1)  # blank, label, blank, label, ..., blank
+    states_BS[:, 1::2] = labels_BU
+    skips_BS = F.pad((states_BS[:, 2:] != 0) & (states_BS[:, 2:] != states_BS[:, :-2]), (2, 0))
+    emitted_BTS = log_probs_BTC.gather(2, states_BS[:, None].expand(B, T, -1))
+    score_BS = torch.full_like(emitted_BTS[:, 0], -math.inf)
+    score_BS[:, :2] = emitted_BTS[:, 0, :2]
+    steps_TBS = torch.zeros(T, B, 2 * U + 1, dtype=torch.long, device=labels_BU.device)
+    for t in range(1, T):
+        one_BS = F.pad(score_BS[:, :-1], (1, 0), value=-math.inf)
+        two_BS = F.pad(score_BS[:, :-2], (2, 0), value=-math.inf).masked_fill(~skips_BS, -math.inf)
+        best = torch.stack([score_BS, one_BS, two_BS]).max(0)
+        running_B1 = (t < frames_B)[:, None]
+        score_BS = torch.where(running_B1, best.values + emitted_BTS[:, t], score_BS)
+        steps_TBS[t] = torch.where(running_B1, best.indices, 0)
+    rows = torch.arange(B, device=labels_BU.device)
+    end_B = 2 * label_length_B
+    last_B = (end_B - 1).clamp(min=0)
+    state_B = torch.where(score_BS[rows, end_B] >= score_BS[rows, last_B], end_B, last_B)
+    reached_BS = labels_BU.new_zeros(B, 2 * U + 1)
+    for t in range(T - 1, -1, -1):
+        reached_BS[rows, state_B] = t  # the earliest frame is written last
+        state_B = state_B - steps_TBS[t, rows, state_B]
+    return reached_BS[:, 1::2]
+
+
+def line_places(reached_BU: Tensor, label_length_B: Tensor, frames_per_cell: int, tokens: int) -> Tensor:
+    """(B,T,2) row and column of the memory cell where the token behind each input stands, negative where unknown.
+
+    Args:
+        reached_BU: frame of each character.
+        label_length_B: characters of each row.
+        frames_per_cell: frames of the line head to one column of the memory.
+        tokens: T, inputs of the decoder: start, prompt, characters.
+    """
+    B, U = reached_BU.shape
+    places = torch.full((B, tokens, 2), -1.0, device=reached_BU.device)
+    count = min(U, tokens - 1)
+    known_BU = torch.arange(count, device=reached_BU.device) < label_length_B[:, None]
+    columns_BU = (reached_BU[:, :count] / frames_per_cell).float().floor()
+    places[:, 1 : 1 + count, 1] = torch.where(known_BU, columns_BU, -1.0)
+    places[:, 1 : 1 + count, 0] = torch.where(known_BU, 0.5, -1.0)  # a line is two cells high
+    return places
+
+
+def table_places(targets_BT: Tensor, vocabulary: Vocabulary) -> Tensor:
+    """(B,T,2) row and column of the memory cell where each coordinate of a table stands, negative for other tokens.
+
+    Args:
+        targets_BT: the tokens to be predicted; an x is followed by its y.
+        vocabulary: token ids.
+    """
+    x_BT, y_BT = targets_BT - vocabulary.first_x, targets_BT - vocabulary.first_y
+    is_x, is_y = (x_BT >= 0) & (x_BT < vocabulary.bins), (y_BT >= 0) & (y_BT < vocabulary.bins)
+    before, behind = F.pad(x_BT[:, :-1], (1, 0)), F.pad(y_BT[:, 1:], (0, 1))
+    is_x &= F.pad(is_y[:, 1:], (0, 1))
+    is_y &= F.pad(is_x[:, :-1], (1, 0))
+    x_BT, y_BT = torch.where(is_x, x_BT, before), torch.where(is_x, behind, y_BT)
+    cells = torch.stack([y_BT / CELL_PIXELS[0], x_BT / CELL_PIXELS[1]], -1) * COORDINATE_PIXELS
+    return torch.where((is_x | is_y)[..., None], cells.floor(), -1.0)
+
+
+@contextlib.contextmanager
+def watched(decoder: CausalDecoder) -> Iterator[list[tuple[CrossAttention, Tensor]]]:
+    """Collects the cross-attention and the queries (B,S,D) of every layer but the first, or of the only one."""
+    seen: list[tuple[CrossAttention, Tensor]] = []
+    hooks = []
+    for layer in decoder.layers[1:] or decoder.layers:
+        attention = layer.cross_attention
+
+        def keep(_: nn.Module, __: object, queries: Tensor, attention: CrossAttention = attention) -> None:
+            seen.append((attention, queries))
+
+        hooks.append(attention.query.register_forward_hook(keep))
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def guide_loss(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, places_BT2: Tensor) -> Tensor:
+    """Mean surprise of finding a guided head's attention in the 3 x 3 cells around the places, over layers and tokens.
+
+    Args:
+        seen: from :func:`watched`.
+        memory: what was looked at.
+        places_BT2: row and column of the cell for each token, negative where unknown.
+    """
+    known_BT = places_BT2[..., 0] >= 0
+    if not seen or not bool(known_BT.any()):
+        return places_BT2.sum() * 0.0
+    h, w = memory.grid
+    device = places_BT2.device
+    near_BTh = (torch.arange(h, device=device) - places_BT2[..., :1]).abs() <= 1
+    near_BTw = (torch.arange(w, device=device) - places_BT2[..., 1:]).abs() <= 1
+    near_BTM = (near_BTh[..., :, None] & near_BTw[..., None, :]).flatten(2)
+    mask = memory.mask_BM if memory.mask_BM.dtype == torch.bool else memory.mask_BM > -math.inf
+    total = places_BT2.new_zeros(())
+    for attention, queries_BSD in seen:
+        E = queries_BSD.shape[-1] // attention.heads
+        part = slice(HEAD * E, HEAD * E + E)
+        keys_BME = F.linear(memory.states_BMD, attention.key_value.weight[part])
+        scores_BTM = queries_BSD[:, : places_BT2.shape[1], part] @ keys_BME.transpose(1, 2) / math.sqrt(E)
+        scores_BTM = scores_BTM.masked_fill(~mask[:, None], -math.inf)
+        inside_BT = scores_BTM.masked_fill(~near_BTM, -1e4).logsumexp(-1) - scores_BTM.logsumexp(-1)
+        total = total - inside_BT[known_BT].mean()
+    return total / len(seen)
