@@ -15,6 +15,7 @@ import typer
 
 FORMATS = ("md", "html", "json", "csv", "xlsx", "txt", "jsonl", "overlay")
 TEXT, LAYOUT, TABLES = ("auto", "layer", "model"), ("auto", "rules"), ("auto", "html", "markdown")
+TABLE_READERS = ("maps", "crops", "stream")
 PAGE = r"r?0*[1-9]\d*"
 PAGE_SELECTION = (
     rf"\s*(all|({PAGE}(\s*-\s*({PAGE})?)?|-\s*{PAGE})\s*(,\s*({PAGE}(\s*-\s*({PAGE})?)?|-\s*{PAGE})\s*)*)?\s*"

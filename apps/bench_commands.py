@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from apps.arguments import UsageError, one_of
+from apps.arguments import LAYOUT, TABLE_READERS, UsageError, one_of
 from apps.console import FAILED, PARTIAL, Debug, missing, say, show
 
 bench = typer.Typer(help="Compare parsers on the same documents: quality and speed.", rich_markup_mode=None)
@@ -58,6 +59,35 @@ def bench_speed(
         raise typer.Exit(FAILED if all(row["unread"] for row in rows) else PARTIAL)
 
 
+@bench.command("soak")
+def bench_soak(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Documents.")],
+    pages: Annotated[int, typer.Option(min=1, help="Read the documents again until so many pages are read.")] = 2000,
+    workers: Annotated[int, typer.Option(min=1, help="Of the second run; the first has one.")] = 2,
+    layout: Annotated[str, typer.Option(help="auto, or rules: never load the model.")] = "rules",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the workers' memory over the pages there, as SVG.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Watch a long batch: speed with one worker and with more, and the memory that they take.
+
+    Exit code 3 if memory has grown by more than a tenth between the second and the last quarter.
+    """
+    from apps import bench_soak as benchmarks
+    from apps.bench import table
+    from docvision.parse import ParseOptions
+
+    one_of(layout, LAYOUT, "--layout")
+    rows, watch = benchmarks.compare(files, pages, workers, ParseOptions(layout=layout))
+    show(table(rows))
+    if out is not None:
+        out.write_text(benchmarks.plot(watch), encoding="utf-8")
+    if any(row["mb_last"] > 1.1 * row["mb_first"] for row in rows):
+        say("memory grows: a batch of many more pages would not fit")
+        raise typer.Exit(PARTIAL)
+
+
 @bench.command("data")
 def bench_data(
     recipes: Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Recipes of docvision make.")],
@@ -92,6 +122,9 @@ def bench_tables(
     scorer: Annotated[
         Path | None, typer.Option(help="The benchmark's scorer.", show_default="score.py beside MANIFEST")
     ] = None,
+    model: Annotated[
+        str, typer.Option(help="Of docvision, crops and stream: packaged name, folder, or hub id.")
+    ] = "docvision-tiny",
     debug: Debug = False,
 ) -> None:
     """Compare table extractors: predictions, then the benchmark's scores in one table."""
@@ -99,12 +132,75 @@ def bench_tables(
 
     names = [one_of(name, tuple(benchmarks.TABLE_ENGINES), "--engine") for name in dict.fromkeys(engine or ())]
     chosen = [kind.strip() for kind in kinds.split(",") if kind.strip()]
-    found = benchmarks.compare(manifest, out, names, chosen, scorer, say)
+    found = benchmarks.compare(manifest, out, names, chosen, scorer, say, model)
     for reason in found.missing.values():
         say(f"{reason}; skipped")
     show(benchmarks.markdown(found.rows).rstrip("\n"))
     if found.missing:
         raise typer.Exit(PARTIAL if found.rows else FAILED)
+
+
+@bench.command("table-speed")
+def bench_table_speed(
+    sizes: Annotated[str, typer.Option(help="Rows x columns of the tables.")] = "5x5,10x8,30x15",
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the median is taken.")] = 3,
+    model: Annotated[str, typer.Option(help="Packaged name, folder, or hub id.")] = "docvision-tiny",
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")] = "cpu",
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all figures there.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Time one table of each size by every table reader.
+
+    Prints seconds, and how they grow with the number of cells.
+    """
+    try:
+        from apps import bench_table_speed as benchmarks
+        from apps.bench import table
+    except ImportError as error:
+        raise missing(error, "data") from None
+    from docvision.model import DocVisionModel
+
+    chosen = []
+    for part in _parts(sizes):
+        found = re.fullmatch(r"(\d+)x(\d+)", part)
+        if not found or not all(1 <= int(number) <= 60 for number in found.groups()):
+            raise UsageError(f"--sizes {part!r}: rows x columns, each from 1 to 60, such as 10x8")
+        chosen.append((int(found[1]), int(found[2])))
+    report = benchmarks.measure(DocVisionModel.from_pretrained(model, device), chosen, rounds)
+    show(table([{key: row[key] for key in benchmarks.SHOWN} for row in report["rows"]]))
+    if len(chosen) > 1:
+        show("time grows with cells to the power of " + ", ".join(f"{k} {v}" for k, v in report["growth"].items()))
+    if json_out is not None:
+        json_out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+@bench.command("table-boxes")
+def bench_table_boxes(
+    files: Annotated[list[str], typer.Argument(metavar="FILE[:PAGE]...", help="Documents, with the page to show.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="JPEG to write.")],
+    picture: Annotated[
+        list[str] | None, typer.Option(metavar="FILE[:PAGE]", help="Read it from its picture; give it several times.")
+    ] = None,
+    table_reader: Annotated[str, typer.Option(help="maps, crops or stream.")] = "maps",
+    model: Annotated[str, typer.Option(help="Packaged name, folder, or hub id.")] = "docvision-tiny",
+    debug: Debug = False,
+) -> None:
+    """Draw the boxes of cells and texts over tables, side by side in one picture."""
+    from apps import bench_table_boxes as boxes
+    from apps.outputs import write_atomic
+    from docvision.parse import DocumentParser, ParseOptions
+
+    one_of(table_reader, TABLE_READERS, "--table-reader")
+    parser = DocumentParser(ParseOptions(model=model, table_reader=table_reader))
+    drawn = boxes.draw_tables(parser, [_place(given) for given in files])
+    drawn += boxes.draw_tables(parser.with_options(text="model"), [_place(given) for given in picture or ()])
+    write_atomic(out, [boxes.contact_picture(drawn)])
+
+
+def _place(given: str) -> tuple[Path, int]:
+    """A file and its page, 1 where none is named."""
+    path, _, page = given.rpartition(":")
+    return (Path(path), int(page)) if path and page.isdigit() else (Path(given), 1)
 
 
 @bench.command("decode")
@@ -118,12 +214,20 @@ def bench_decode(
     ] = None,
     model: Annotated[str, typer.Option(help="Packaged name, folder, or hub id.")] = "docvision-tiny",
     data: Annotated[
-        Path | None,
-        typer.Option(exists=True, file_okay=False, help="Shards or PDFs.", show_default="lines drawn on the spot"),
+        list[Path] | None,
+        typer.Option(
+            exists=True, file_okay=False, help="Shards or PDFs; may be repeated.", show_default="drawn on the spot"
+        ),
     ] = None,
-    tasks: Annotated[str, typer.Option(help="Some of text,born_digital,table.")] = "text,born_digital",
+    tasks: Annotated[str, typer.Option(help="Some of text,born_digital,table.")] = "text,born_digital,table",
+    accept: Annotated[
+        str, typer.Option(help="For methods that name none: some of exact,all,confidence(TAU).")
+    ] = "exact",
     batch: Annotated[str, typer.Option(help="Rows decoded together.")] = "1,8,32",
-    limit: Annotated[int, typer.Option(min=1, help="Sequences of each task.")] = 64,
+    limit: Annotated[int, typer.Option(min=1, help="Sequences of each task.")] = 32,
+    tokens: Annotated[int, typer.Option(min=16, help="Most tokens of a sequence.")] = 512,
+    max_width: Annotated[int, typer.Option(min=32, help="Wider lines are left out.")] = 640,
+    max_cells: Annotated[int, typer.Option(min=1, help="Larger tables are left out.")] = 30,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")] = "cpu",
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all figures there.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write speed against score there, as SVG.")] = None,
@@ -135,13 +239,15 @@ def bench_decode(
     """
     from apps import bench_decode as benchmarks
     from apps.bench import table
+    from apps.decode_samples import Bounds
     from docvision.model import DocVisionModel
 
     loaded = DocVisionModel.from_pretrained(model, device)
-    names = [name.strip() for name in (methods or ",".join(["ctc", "textlayer", *loaded.methods])).split(",")]
     try:
-        sizes = [int(part) for part in batch.split(",")]
-        report = benchmarks.bench(loaded, names, data, [task.strip() for task in tasks.split(",")], sizes, limit)
+        sizes = [_whole(part, "--batch") for part in _parts(batch)]
+        names = benchmarks.crossed(_parts(methods or ",".join(["ctc", "textlayer", *loaded.methods])), _parts(accept))
+        bounds = Bounds(limit, max_width, max_cells)
+        report = benchmarks.bench(loaded, names, data or (), _parts(tasks), sizes, bounds, tokens)
     except ValueError as error:
         raise UsageError(str(error)) from None
     show(table([{key: row[key] for key in benchmarks.SHOWN} for row in report["rows"]]))
@@ -149,6 +255,16 @@ def bench_decode(
         json_out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if plot is not None:
         plot.write_text(benchmarks.plot(report["rows"]), encoding="utf-8")
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _whole(text: str, option: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{option} {text!r}: whole numbers from 1, such as 1,8,32")
+    return int(text)
 
 
 def _engines(names: Sequence[str]) -> list[str]:

@@ -8,14 +8,18 @@ end-to-end ratio only.  A method is written ``name``, ``name/accept`` or ``name/
 ``pmtp``, ``ptp/all`` or ``ptp/exact/registers=2/groups=last``.
 
 Tasks: ``text`` (line crops), ``born_digital`` (line crops of a PDF with the words of its text layer as hints) and
-``table`` (streams inside the table grammar).  Data is a folder of shards of lines or tables, or of PDFs; without any,
-a few lines are drawn on the spot.
+``table`` (structure streams inside the table grammar).  Data are folders of shards of lines or tables, or of PDFs;
+without any, a few lines and tables are drawn on the spot.
+
+In tables the grammar's forced tokens cost no forward of their own for any method, plain decoding included, so plain
+decoding wins more than one token a forward there; ``gain`` is a method's tokens a forward over those of plain decoding.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,46 +27,34 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from PIL import Image, ImageDraw, ImageFont
 
+from apps.decode_samples import Bounds, Sample, load
+from docvision import methods as registry
+from docvision.accept import Policy
 from docvision.decode import Decoded, Hints, Plan, decode
 from docvision.encoder import Memory
-from docvision.images import to_float
 from docvision.metrics import error_rate
 from docvision.model import DocVisionModel, pad_images
 
-TASKS = ("text", "born_digital", "table")
 TIE = 1e-3
 """Gap between the two best scores below which a difference is put down to rounding."""
-LONGEST = 1280
-"""Pixels; a larger picture has more than the vocabulary's coordinates reach."""
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+WIDEST = 512
+"""Most tokens of all rows of a timed forward."""
 SHOWN = (
     "method",
     "accept",
     "task",
     "batch",
     "exact_match",
+    "ties",
     "tokens_per_forward",
+    "gain",
     "wall_ratio",
     "end_to_end_ratio",
     "score",
 )
 """Columns of the printed table; the rest is in the JSON."""
-SPOKEN = (
-    "The quick brown fox jumps over the lazy dog. Invoice no. 2024-1187 of 12 March, total 1,204.50 EUR. "
-    "Table 3 lists the measured values; see section 4.2 for the method and its limits. Kind regards, A. Smith"
-)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One crop and what stands there."""
-
-    image: np.ndarray
-    truth: str
-    """Text of a line, or HTML of a table."""
-    words: tuple[str, ...] = ()
 
 
 @dataclass
@@ -73,7 +65,8 @@ class Tally:
     encoder: float = 0.0
     cpu: float = 0.0
     equal: int = 0
-    ties: int = 0
+    ties: list[dict[str, Any]] = field(default_factory=list)
+    """Sequences that part from plain decoding at a tie."""
     disagreements: int = 0
     runs: list[list[int]] = field(default_factory=list)
     ids: list[list[int]] = field(default_factory=list)
@@ -97,116 +90,66 @@ def plan_of(text: str, limit: int) -> Plan:
     return Plan(limit, name, accept, fallback=bool(options.pop("fallback", True)), draft=options)
 
 
+def crossed(names: Sequence[str], policies: Sequence[str]) -> list[str]:
+    """Every method with every policy, those that name a policy of their own as they are."""
+    found = []
+    for name in names:
+        method, *options = name.split("/")
+        if options and "=" not in options[0]:
+            found.append(name)
+        else:
+            found += ["/".join([method, policy, *options]) for policy in policies]
+    return list(dict.fromkeys(found))
+
+
+def check(model: DocVisionModel, names: Sequence[str]) -> None:
+    """Find out before the first forward whether everything asked for can run.
+
+    Raises:
+        ValueError: an unknown method or policy, or a method whose weights the model lacks.
+    """
+    for name in names:
+        plan = plan_of(name, 1)
+        registry.get(model, plan.method)
+        Policy.parse(plan.accept)
+
+
 def bench(
     model: DocVisionModel,
     methods: Sequence[str],
-    data: Path | None = None,
-    tasks: Sequence[str] = ("text", "born_digital"),
+    data: Sequence[Path] = (),
+    tasks: Sequence[str] = ("text", "born_digital", "table"),
     batches: Sequence[int] = (1, 8, 32),
-    limit: int = 64,
+    bounds: Bounds | None = None,
+    tokens: int = 512,
 ) -> dict[str, Any]:
     """Run the comparison.
 
     Args:
         model: in evaluation mode.
         methods: as in the title of this file; plain decoding is always among them.
-        data: folder of shards or PDFs; None for lines drawn on the spot.
-        tasks: of TASKS; a table needs shards of tables.
+        data: folders of shards or PDFs; none for lines and tables drawn on the spot.
+        tasks: of apps.decode_samples.TASKS.
         batches: rows decoded together.
-        limit: sequences of each task.
+        bounds: how many samples of each task, and how large.
+        tokens: most tokens of a sequence.
 
     Returns:
         ``rows``, one for each task, batch and method, and ``width_cost``: by batch, the seconds of a forward of 1, 2,
         4 ... tokens relative to one token, the table from which a drafter's width should be chosen.
     """
+    check(model, methods)
     rows = []
     for task in tasks:
-        samples = load(task, data, limit)
+        samples = load(task, data, bounds or Bounds())
         for batch in batches:
-            tallies = _race(model, task, samples, ["ntp", *(name for name in methods if name != "ntp")], batch)
+            tallies = _race(model, task, samples, ["ntp", *(name for name in methods if name != "ntp")], batch, tokens)
             rows += [_row(model, name, task, batch, tally, tallies["ntp"], samples) for name, tally in tallies.items()]
     return {"rows": rows, "width_cost": {str(batch): width_cost(model, batch) for batch in batches}}
 
 
-def load(task: str, data: Path | None, limit: int) -> list[Sample]:
-    """Samples of a task.
-
-    Raises:
-        ValueError: no such task, or no data for it.
-    """
-    if task not in TASKS:
-        raise ValueError(f"task {task!r}: one of {', '.join(TASKS)}")
-    if data is not None and any(data.glob("*.pdf")):
-        found = list(_from_pdfs(sorted(data.glob("*.pdf")), limit)) if task != "table" else []
-    elif data is not None:
-        found = list(_from_shards(data, task, limit))
-    else:
-        found = _drawn(limit) if task != "table" else []
-    if not found:
-        raise ValueError(f"task {task}: no samples in {data or 'what is drawn on the spot'}: give --data with some")
-    return found
-
-
-def _drawn(limit: int) -> list[Sample]:
-    """Lines in the typeface that comes with PIL: a smoke test, not a measure of quality."""
-    words = SPOKEN.split()
-    rng = np.random.default_rng(0)
-    samples = []
-    for _ in range(limit):
-        start, count = int(rng.integers(0, len(words))), int(rng.integers(3, 9))
-        text = " ".join((words * 2)[start : start + count])
-        face = ImageFont.load_default(float(rng.integers(18, 24)))
-        image = Image.new("L", (int(face.getlength(text)) + 16, 32), 255)
-        ImageDraw.Draw(image).text((8, 3), text, font=face, fill=0)
-        samples.append(Sample(to_float(image), text, tuple(text.split())))
-    return samples
-
-
-def _from_pdfs(paths: Sequence[Path], limit: int) -> Iterator[Sample]:
-    from docvision.images import crop_line, grey
-    from docvision.page import Box
-    from docvision.parse import DocumentParser, ParseOptions
-    from docvision.pdf import open_source
-
-    parser = DocumentParser(ParseOptions(text="layer", layout="rules"))
-    scale = 150 / 72
-    for path in paths:
-        with open_source(path) as source:
-            for page in parser.parse(path).pages:
-                raster = grey(source.page(page.number).raster(150))
-                for line in (line for block in page.blocks for line in block.lines if line.text.strip()):
-                    if limit == 0:
-                        return
-                    limit -= 1
-                    box = Box(*(scale * edge for edge in line.box))
-                    yield Sample(to_float(crop_line(raster, box)), line.text, tuple(line.text.split()))
-
-
-def _from_shards(folder: Path, task: str, limit: int) -> Iterator[Sample]:
-    from docvision.batches import Shards, _image
-    from docvision.export import table_to_html
-    from docvision.page import page_from_json
-
-    shards = Shards(folder)
-    for shard, count in enumerate(shards.rows):
-        for index in range(min(count, limit)):
-            row = shards.row(shard, index)
-            picture = _image(row)
-            if task == "table":
-                picture.thumbnail((LONGEST, LONGEST))
-            image = to_float(picture)
-            if task != "table":
-                yield Sample(image, row["text"], tuple(row["text"].split()))
-            else:
-                blocks = page_from_json(row["document"]).blocks
-                yield Sample(image, next(table_to_html(b.table) for b in blocks if b.table is not None))
-        limit -= min(count, limit)
-        if limit == 0:
-            return
-
-
 def _race(
-    model: DocVisionModel, task: str, samples: Sequence[Sample], names: Sequence[str], batch: int
+    model: DocVisionModel, task: str, samples: Sequence[Sample], names: Sequence[str], batch: int, tokens: int
 ) -> dict[str, Tally]:
     """Every batch by every method; the first batch is done once more before, so that all are warm."""
     tallies = {name: Tally() for name in names}
@@ -215,6 +158,7 @@ def _race(
     for turn, group in enumerate([groups[0], *groups]):
         part = [samples[index] for index in group]
         memory, prompt, hints, limit, encoder = _encode(model, task, part)
+        limit = min(limit, tokens)
         results: dict[str, Decoded] = {}
         for name in [*names[turn % len(names) :], *names[: turn % len(names)]]:
             plan = plan_of(name, limit)
@@ -227,7 +171,7 @@ def _race(
                 tallies[name].encoder += encoder
         if turn:
             for name, found in results.items():
-                _count(model, tallies[name], found, results["ntp"], memory, prompt)
+                _count(model, tallies[name], found, results["ntp"], memory, prompt, group)
     for tally in tallies.values():
         tally.texts = [_text(model, task, tally.ids[order.index(index)]) for index in range(len(samples))]
     return tallies
@@ -258,27 +202,36 @@ def _encode(model: DocVisionModel, task: str, part: Sequence[Sample]) -> tuple[M
 
 
 def _count(
-    model: DocVisionModel, tally: Tally, found: Decoded, plain: Decoded, memory: Memory, prompt: torch.Tensor
+    model: DocVisionModel,
+    tally: Tally,
+    found: Decoded,
+    plain: Decoded,
+    memory: Memory,
+    prompt: torch.Tensor,
+    samples: Sequence[int],
 ) -> None:
+    """Add one batch; ``samples`` are the numbers of its rows."""
     tally.runs += found.runs
     tally.disagreements += found.disagreements
     for index, (run, other) in enumerate(zip(found.runs, plain.runs, strict=True)):
         mine, want = found.ids[index, : sum(run)].tolist(), plain.ids[index, : sum(other)].tolist()
         tally.ids.append(mine)
         tally.equal += mine == want
-        if mine != want:
-            place = next((i for i, (a, b) in enumerate(zip(mine, want, strict=False)) if a != b), 0)
-            tally.ties += _gap(model, memory, prompt, index, want[:place]) < TIE
+        if mine != want and not found.disagreements:
+            place = next((i for i, (a, b) in enumerate(zip(mine, want, strict=False)) if a != b), None)
+            gap = np.inf if place is None else _gap(model, memory, prompt, index, mine[: place + 1], want[place])
+            if gap < TIE:
+                tally.ties.append({"sample": samples[index], "place": place, "gap": gap})
 
 
 @torch.inference_mode()
-def _gap(model: DocVisionModel, memory: Memory, prompt: torch.Tensor, row: int, before: list[int]) -> float:
-    """Difference of the two best scores after some tokens of a row."""
-    tokens = torch.tensor([[*prompt[row].tolist(), *before]], device=prompt.device)
+def _gap(model: DocVisionModel, memory: Memory, prompt: torch.Tensor, row: int, ids: list[int], other: int) -> float:
+    """Difference between the scores of the last of some tokens of a row and of another in its place."""
+    tokens = torch.tensor([[*prompt[row].tolist(), *ids[:-1]]], device=prompt.device)
     view = memory._replace(states_BMD=memory.states_BMD[row : row + 1], mask_BM=memory.mask_BM[row : row + 1])
     hidden = model.decoder(tokens, torch.arange(tokens.shape[1], device=tokens.device), view)
-    best = model.decoder.logits(hidden[0, -1]).topk(2).values
-    return float(best[0] - best[1])
+    scores = model.decoder.logits(hidden[0, -1])
+    return abs(float(scores[ids[-1]] - scores[other]))
 
 
 def _row(
@@ -288,6 +241,8 @@ def _row(
     count = len(tally.ids)
     tokens = sum(map(len, tally.ids))
     forwards = sum(map(len, tally.runs))
+    per_forward = round(tokens / max(1, forwards), 3)
+    plain_tokens = sum(map(len, plain.ids))
     won = [size - 1 for run in tally.runs for size in run]
     return {
         "method": name.split("/")[0],
@@ -297,8 +252,11 @@ def _row(
         "batch": batch,
         "sequences": count,
         "exact_match": round(tally.equal / count, 4),
-        "ties": tally.ties,
-        "tokens_per_forward": round(tokens / max(1, forwards), 3),
+        "ties": len(tally.ties),
+        "tied": tally.ties,
+        "tokens": tokens,
+        "tokens_per_forward": per_forward,
+        "gain": round(per_forward / (plain_tokens / max(1, sum(map(len, plain.runs)))), 3),
         "tokens_per_forward_by_class": _by_class(model, tally),
         "accepted_by_depth": [round(sum(n >= k for n in won) / len(won), 3) for k in range(1, min(16, max(won)) + 1)],
         "forwards": forwards,
@@ -312,13 +270,14 @@ def _row(
 
 
 def _by_class(model: DocVisionModel, tally: Tally) -> dict[str, float]:
-    """Tokens a forward for text, tags and coordinates: a token won with n others took 1/n of a forward."""
+    """Tokens a forward for text, tags with the end mark, coordinates: one won with n others took 1/n of a forward."""
     vocabulary = model.vocabulary
+    bounds = (vocabulary.first_byte + 256, vocabulary.first_x)
     counts: dict[str, list[float]] = {}
     for ids, run in zip(tally.ids, tally.runs, strict=True):
         shares = [1 / size for size in run for _ in range(size)]
         for token, share in zip(ids, shares, strict=True):
-            kind = "coordinate" if token >= vocabulary.first_x else "text" if token <= vocabulary.eos else "tag"
+            kind = ("text", "tag", "coordinate")[bisect_right(bounds, token)]
             held = counts.setdefault(kind, [0, 0.0])
             held[0] += 1
             held[1] += share
@@ -345,7 +304,7 @@ def _score(task: str, tally: Tally, samples: Sequence[Sample]) -> float:
 
 
 @torch.inference_mode()
-def width_cost(model: DocVisionModel, batch: int, rounds: int = 5) -> dict[str, float]:
+def width_cost(model: DocVisionModel, batch: int, rounds: int = 3) -> dict[str, float]:
     """Seconds of a forward with output layer by width, relative to width 1, behind 40 tokens; best of some rounds."""
     decoder = model.decoder
     states = torch.randn(batch, 160, model.config.width, device=model.device)
@@ -354,15 +313,16 @@ def width_cost(model: DocVisionModel, batch: int, rounds: int = 5) -> dict[str, 
     past = torch.ones(batch, 40, dtype=torch.long, device=model.device)
     decoder(past, torch.arange(40, device=model.device), memory, cache=cache)
     cache.commit(40)
-    best = dict.fromkeys(WIDTHS, float("inf"))
+    widths = [width for width in WIDTHS if width == 1 or width * batch <= WIDEST]
+    best = dict.fromkeys(widths, float("inf"))
     for _ in range(rounds):
-        for width in WIDTHS:
+        for width in widths:
             tokens = torch.ones(batch, width, dtype=torch.long, device=model.device)
             places = 40 + torch.arange(width, device=model.device)
             began = time.perf_counter()
             decoder.logits(decoder(tokens, places, memory, cache=cache)).argmax(-1).cpu()
             best[width] = min(best[width], time.perf_counter() - began)
-    return {"seconds": round(best[1], 6)} | {str(width): round(best[width] / best[1], 2) for width in WIDTHS}
+    return {"seconds": round(best[1], 6)} | {str(width): round(best[width] / best[1], 2) for width in widths}
 
 
 def plot(rows: Sequence[dict[str, Any]]) -> str:

@@ -5,7 +5,8 @@
 Each engine writes OUT/ENGINE/<id>.md with its tables as HTML, and nothing else a peer says about the page; then
 the scorer beside the manifest (or ``--scorer``) runs on each folder, so every figure comes from the same code.
 Engines run with their defaults, on the kinds that they read: camelot and pdfplumber read no pictures, rapid_table
-reads nothing but the picture of one table.  Those that are not installed are said and skipped.
+reads nothing but the picture of one table.  Those that are not installed are said and skipped.  ``crops`` and
+``stream`` are docvision with these table readers (see docvision/table_readers.py).
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ from apps.bench import (
     rapidocr_engine,
 )
 from docvision.evaluate import Report, evaluate_tables
+from docvision.export import to_markdown
 from docvision.page import Box, Cell, Document, Table, bounding_box
+from docvision.parse import DEFAULT_MODEL, DocumentParser, ParseOptions
 from docvision.pdf import open_source
+from docvision.table_readers import BESIDE
 
 PDF, PICTURE = "pdf_table", "table_image"
 FIGURES = ("teds", "s_teds", "adj_f1", "det_recall", "det_precision", "s_per_page")
@@ -114,6 +118,21 @@ def _rapid_table() -> Any:
     return installed("rapid_table", "rapid_table==0.3.0").RapidTable()
 
 
+class ReaderEngine:
+    """docvision with one table reader; counts the tables that its decoder could not write."""
+
+    def __init__(self, table_reader: str, model: str = DEFAULT_MODEL) -> None:
+        self.parser = DocumentParser(ParseOptions(model=model, table_reader=table_reader))
+        self.beside = 0
+
+    def __call__(self, request: Request) -> Output:
+        document = self.parser.parse(request.path, pages=str(request.page or ""), password=request.password)
+        if document.status == "failed":
+            raise ValueError(document.pages[0].error)
+        self.beside += sum(BESIDE in warning for page in document.pages for warning in page.warnings)
+        return Output(to_markdown(document, tables="html"), len(document.pages))
+
+
 @dataclass(frozen=True)
 class TableEngine:
     """A way to find tables, and the kinds of input that it reads."""
@@ -123,7 +142,9 @@ class TableEngine:
 
 
 TABLE_ENGINES: dict[str, TableEngine] = {
-    "docvision": TableEngine(ENGINES["docvision"]),
+    "docvision": TableEngine(ReaderEngine("maps")),
+    "crops": TableEngine(ReaderEngine("crops")),
+    "stream": TableEngine(ReaderEngine("stream")),
     "rules": TableEngine(ENGINES["rules"], (PDF,)),
     "camelot-lattice": TableEngine(_camelot("lattice"), (PDF,)),
     "camelot-stream": TableEngine(_camelot("stream"), (PDF,)),
@@ -151,6 +172,7 @@ def compare(
     kinds: Sequence[str] = (PDF, PICTURE),
     scorer: Path | None = None,
     say: Callable[[str], None] = lambda message: None,
+    model: str = DEFAULT_MODEL,
 ) -> Comparison:
     """Predict and score.
 
@@ -160,7 +182,8 @@ def compare(
         engines: names of :data:`TABLE_ENGINES`; empty for all.
         kinds: ``pdf_table``, ``table_image`` or both.
         scorer: the benchmark's ``score.py``; None for the one beside the manifest.
-        say: told of each engine as it starts.
+        say: told of each engine as it starts, and of tables that the decoder could not write.
+        model: packaged name, folder or hub id, for docvision's own engines.
 
     Raises:
         ValueError: there is no scorer, it failed, or the manifest has no row of these kinds.
@@ -179,11 +202,16 @@ def compare(
         if not chosen:
             continue
         say(f"{name}: {', '.join(chosen)}")
+        run = engine.run
+        if isinstance(run, ReaderEngine):
+            run = ReaderEngine(run.parser.options.table_reader, model)
         try:
-            predict(manifest, out, [name], chosen, {name: engine.run})
+            predict(manifest, out, [name], chosen, {name: run})
         except EngineMissing as error:
             result.missing[name] = str(error)
             continue
+        if isinstance(run, ReaderEngine) and run.beside:
+            say(f"{name}: {run.beside} tables {BESIDE}")
         result.rows += _scores(scorer, manifest, out / name, chosen)
     return result
 

@@ -1,13 +1,16 @@
-"""What all commands share: exit codes, the option --debug, and how they speak."""
+"""What all commands share: exit codes, the option --debug, how they speak, and how a command line is run."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from apps.arguments import ClickException
+from apps.arguments import ClickException, UsageError
 
 OK, FAILED, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes."""
@@ -23,5 +26,62 @@ def show(text: str) -> None:
     print(text, flush=True)
 
 
-def say(message: str) -> None:
-    print(f"docvision: {' '.join(message.split())}", file=sys.stderr)
+def say(message: str, program: str = "docvision") -> None:
+    print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
+
+
+def _on_terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt  # the same way out as Ctrl-C: outputs whole, no temporary files
+
+
+def run(
+    command: Callable[..., Any], program: str, given: Sequence[str], extra: str = "", interrupted: str = "interrupted"
+) -> int:
+    """Run a command line and return its exit code; never a traceback unless ``--debug`` asks for one.
+
+    Args:
+        command: Typer's or Click's.
+        program: its name, which stands before every message.
+        given: the arguments.
+        extra: what to install where a package is missing; empty where the commands say so themselves.
+        interrupted: what to say after Ctrl-C.
+    """
+    try:
+        signal.signal(signal.SIGTERM, _on_terminate)
+        result = command(given, prog_name=program, standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        if result == INTERRUPTED:  # Typer has caught Ctrl-C
+            raise KeyboardInterrupt
+        return result if isinstance(result, int) else OK
+    except (KeyboardInterrupt, typer.Abort):
+        say(interrupted, program)
+        return INTERRUPTED
+    except UsageError as error:
+        say(error.format_message(), program)
+        return USAGE
+    except ClickException as error:
+        say(error.format_message(), program)
+        return FAILED
+    except BrokenPipeError:
+        sys.stdout = None  # nobody reads it any more; nothing is left to flush
+        return FAILED
+    except Exception as error:
+        if "--debug" in given:
+            raise
+        say(_reason(error, extra), program)
+        return FAILED
+
+
+def _reason(error: Exception, extra: str) -> str:
+    """One line; an error of the operating system without its number, one of a nameless file is standard output's."""
+    if isinstance(error, ImportError) and extra:
+        return f"{error}; run: pip install 'docvision[{extra}]'"
+    if not isinstance(error, ValueError | OSError | ImportError):
+        return f"internal error: {type(error).__name__}: {error} (--debug shows more)"
+    if isinstance(error, OSError) and error.strerror:
+        if error.filename is not None:
+            return f"{error.filename}: {error.strerror}"
+        sys.stdout = None  # what is left in it cannot be written either
+        return f"standard output was not written ({error.strerror})"
+    return str(error)

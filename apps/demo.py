@@ -1,17 +1,12 @@
 """The demo in a browser: documents in, and beside each page what was read on it, to check, correct and take away.
 
-Reading happens in processes of their own (demo_reading.py), one visitor's files live in one folder that ends with the
-visit (demo_visits.py), what a page looks like is made in demo_views.py.  Nothing is loaded from outside and nothing is
-reported anywhere.
-
-Scanned lines are read by the line head in one pass, so there is no decoding method to choose here; the multi-token
-methods are for the decoder, see ``docvision bench decode``.
+This is the one file with gradio: it lays the page out and joins its parts to what demo_desk.py does.  What a page
+looks like is made in demo_views.py and demo_race.py.  Nothing is loaded from outside and nothing is reported anywhere.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,223 +21,185 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import gradio as gr
 from gradio.processing_utils import hash_file
 
+from apps import demo_race
 from apps import demo_views as views
-from apps.demo_reading import Job, ReadingProcess, ReadingStopped
-from apps.demo_visits import Limits, Opened, Visit, VisitError, Visits, archive, edit_table, table_rows
-from docvision import export
+from apps.demo_desk import Desk, decodings, write_archive, write_csv
+from apps.demo_drawing import GUIDANCE, MAX_SEED, MOST, Order, OrderError, classes
+from apps.demo_process import MAX_WAITING, WorkStopped
+from apps.demo_visits import Limits, Visit, VisitError, edit_table, table_rows
+from docvision.parse import DEFAULT_MODEL
 
 SUFFIXES = [".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"]
 TEXT_CHOICES = [("Automatic", "auto"), ("The PDF's own text only", "layer"), ("Read the picture", "model")]
-QUEUE_SIZE = 32
 SWEEP_S, KEEP_S = 300, 3600
 """Seconds: how often files of the web server are looked through, and the age at which they go."""
+PRIVATE: dict[str, Any] = {"api_visibility": "private"}
+QUICK: dict[str, Any] = {**PRIVATE, "queue": False, "show_progress": "hidden"}
+LONG: dict[str, Any] = {**PRIVATE, "concurrency_limit": MAX_WAITING, "show_progress": "hidden"}
+Parts = dict[str, Any]
 
 
 class Demo:
-    """The state of one running demo and what its buttons do.
+    """What the buttons do: a desk's answers as updates of the page."""
 
-    Args:
-        root: temporary folder for everything visitors bring.
-        limits: what a visitor may ask for.
-        readers: documents that are read at the same time.
-    """
-
-    def __init__(self, root: Path, limits: Limits, readers: int = 1) -> None:
-        self.limits = limits
-        self.readers = readers
-        self.visits = Visits(root / "visits")
+    def __init__(self, root: Path, limits: Limits, readers: int = 1, model: str = DEFAULT_MODEL) -> None:
+        for name in ("visits", "cache"):
+            (root / name).mkdir()
+        self.desk = Desk(root / "visits", limits, readers, model)
         self.cache = root / "cache"
-        self._idle: queue.Queue[ReadingProcess] = queue.Queue()
-        self._all = [ReadingProcess() for _ in range(readers)]
-        for process in self._all:
-            self._idle.put(process)
 
-    def close(self) -> None:
-        for process in self._all:
-            process.stop()
-        self.visits.end_all()
-
-    @contextmanager
-    def _reader(self) -> Iterator[ReadingProcess]:
-        process = self._idle.get()
-        try:
-            yield process
-        finally:
-            self._idle.put(process)
-
-    def visit(self, request: gr.Request | None) -> Visit:
-        return self.visits.of((request.session_hash if request else None) or "")
+    def visit(self, request: gr.Request) -> Visit:
+        return self.desk.visits.of(request.session_hash or "")
 
     def leave(self, request: gr.Request) -> None:
-        self.visits.end(request.session_hash or "")
+        self.desk.visits.end(request.session_hash or "")
 
-    def stop(self, request: gr.Request) -> str:
-        self.visit(request).stop.set()
-        return views.status("Stopping \u2026")
+    def greet(self) -> tuple[Any, ...]:
+        """(decodings, methods, notice, watch) once it is known what the model can do."""
+        card = self.desk.card()
+        methods = [(demo_race.METHODS[name], name) for name in card.methods]
+        ways = decodings(card)
+        info = "" if len(ways) > 1 else "This model has no trained decoder."
+        reading = gr.update(choices=ways, value="line", info=info, interactive=len(ways) > 1)
+        watching = gr.update(choices=methods, value=methods[0][1] if methods else None, interactive=card.decoder)
+        return reading, watching, views.notice(card.notice(), card.decoder), gr.update(interactive=card.decoder)
 
     def read(
-        self, files: list[str] | None, pages: str, text: str, password: str, request: gr.Request
+        self, files: list[str] | None, pages: str, text: str, decoding: str, password: str, request: gr.Request
     ) -> Iterator[tuple[Any, ...]]:
         """Read the uploads one after another: (status, chooser, welcome, results, read, stop)."""
         if not files:
             raise gr.Error("Choose a file first.", print_exception=False)
         visit = self.visit(request)
-        visit.stop.clear()
-        visit.clear()
-        busy = (gr.skip(), gr.skip(), gr.skip(), gr.update(interactive=False), gr.update(visible=True))
         failures: list[str] = []
-        uploads = [Path(file) for file in files]
-        for upload in uploads:
-            visit.given.add(upload.parent)
-        if len(uploads) > self.limits.max_files:
-            failures.append(f"only the first {self.limits.max_files} of {len(uploads)} files were read")
-        for number, upload in enumerate(uploads[: self.limits.max_files], start=1):
-            start = f"{number} of {len(uploads)}: " if len(uploads) > 1 else ""
-            try:
-                for line, done in self._read_one(visit, upload, pages, text, password):
-                    yield (views.status(start + line, done), *busy)
-            except (VisitError, ReadingStopped) as error:
-                failures.append(f"{upload.name}: {error}")
-                if visit.stop.is_set():
-                    break
+        visit.given.update(Path(file).parent for file in files)
+        busy = (gr.skip(), gr.skip(), gr.skip(), gr.update(interactive=False), gr.update(visible=True))
+        for line, done in self.desk.read_all(
+            visit, [Path(file) for file in files], pages, text, decoding, password, failures
+        ):
+            yield (views.status(line, done), *busy)
         names = [(opened.name, index) for index, opened in enumerate(visit.opened)]
         chooser = gr.update(choices=names, value=0 if names else None, visible=len(names) > 1)
-        summary = views.summary(visit.opened, failures)
         shown = gr.update(visible=not names), gr.update(visible=bool(names))
-        yield summary, chooser, *shown, gr.update(interactive=True), gr.update(visible=False)
+        ready = gr.update(interactive=True), gr.update(visible=False)
+        yield views.summary(visit.opened, failures), chooser, *shown, *ready
 
-    def _read_one(
-        self, visit: Visit, upload: Path, pages: str, text: str, password: str
-    ) -> Iterator[tuple[str, float | None]]:
-        """Read one document into the visit; yields a line for the visitor and the share that is done."""
-        path = visit.take(upload, self.limits)
-        job = Job(str(path), str(path.parent), pages.strip(), text, password, self.limits.max_pages)
-        yield f"{path.name}: waiting for a reader", None
-        with self._reader() as process:
-            steps = process.read(job, self.limits.max_seconds, visit.stop.is_set)
-            try:
-                for progress in steps:
-                    total = len(progress.selected)
-                    done = len(progress.pages)
-                    line = f"page {done + 1} of {total}" if done < total else "putting the pages together"
-                    yield f"{path.name}: {line if total else 'opening'}", done / total if total else None
-            finally:
-                steps.close()
-        if progress.document is not None:
-            if progress.count > len(progress.selected) == self.limits.max_pages:
-                progress.document.warnings.append(
-                    f"this demo reads {self.limits.max_pages} of the {progress.count} pages at once: choose others"
-                )
-            visit.add(path, progress.document)
+    def stop(self, task: str) -> Any:
+        """A handler that ends what a visitor has going on."""
+
+        def stop(request: gr.Request) -> str:
+            self.visit(request).stops[task].set()
+            return views.status("Stopping \u2026")
+
+        return stop
 
     # What is shown
 
     def show_document(self, index: int | None, request: gr.Request) -> tuple[Any, ...]:
-        """(thumbnails, page number, table chooser, zip) of a document that was chosen."""
+        """(title, thumbnails, page number, before, after, table chooser, zip) of a document that was chosen."""
         visit = self.visit(request)
-        opened = _chosen(visit, index)
+        opened = visit.chosen(index)
         if opened is None:
-            return "", gr.update(), gr.update(choices=[], value=None), None
-        numbers = [page.number for page in opened.document.pages]
+            return "", "", gr.skip(), gr.skip(), gr.skip(), gr.update(choices=[], value=None), None
+        first, last = opened.document.pages[0].number, opened.document.pages[-1].number
         tables = [(f"Page {page}, table {number}", at) for at, (page, number, _) in enumerate(opened.tables())]
         chooser = gr.update(choices=tables, value=0 if tables else None, visible=bool(tables))
-        number = gr.update(
-            value=numbers[0], minimum=min(numbers), maximum=max(numbers), label=f"Page of {len(numbers)}"
-        )
-        return views.thumbnails(opened), number, chooser, self._archive(visit)
+        several: Parts = {"visible": first != last}
+        number = gr.update(value=first, minimum=first, maximum=last, label=f"Page ({first}\u2013{last})", **several)
+        turns = gr.update(**several), gr.update(**several)
+        file = self._give(visit, write_archive(visit))
+        return views.title(opened), views.thumbnails(opened), number, *turns, chooser, file
 
     def show_page(self, index: int | None, number: float | None, request: gr.Request) -> tuple[Any, ...]:
-        """(picture, text, blocks, Markdown, JSON) of a page."""
-        opened = _chosen(self.visit(request), index)
+        """(picture, text, blocks, Markdown, JSON, race) of a page."""
+        opened = self.visit(request).chosen(index)
         if opened is None:
-            return "", "", "", "", ""
-        return views.page(opened, int(number or 1))
+            return "", "", "", "", "", ""
+        return *views.page(opened, int(number or 1)), ""
 
-    def turn(self, index: int | None, number: float | None, step: int, request: gr.Request) -> int:
-        """The number of the page before or after."""
-        opened = _chosen(self.visit(request), index)
-        if opened is None:
-            return 1
-        numbers = [page.number for page in opened.document.pages]
-        at = numbers.index(opened.page(int(number or 1)).number)
-        return numbers[min(max(at + step, 0), len(numbers) - 1)]
+    def turn(self, step: int) -> Any:
+        """A handler that gives the number of the page before or after."""
+
+        def turn(index: int | None, number: float | None, request: gr.Request) -> int:
+            opened = self.visit(request).chosen(index)
+            return opened.turned(int(number or 1), step) if opened else 1
+
+        return turn
 
     def show_table(self, index: int | None, number: int | None, request: gr.Request) -> tuple[Any, ...]:
         """(rows, CSV file, note) of a table."""
         visit = self.visit(request)
-        opened = _chosen(visit, index)
+        opened = visit.chosen(index)
         if opened is None or number is None or not 0 <= number < len(opened.tables()):
-            return gr.update(value=None, visible=False), gr.update(visible=False), views.status("No table was found.")
+            none = views.empty("No table was found in this document.")
+            return gr.update(value=None, visible=False), gr.update(visible=False), none
         table = opened.tables()[number][2]
-        rows = table_rows(table)
-        shown = gr.update(value={"headers": _letters(table.columns), "data": rows, "metadata": None}, visible=True)
-        return shown, self._csv(visit, opened, number), views.status("Click a cell to correct it.")
+        rows = {"headers": views.letters(table.columns), "data": table_rows(table), "metadata": None}
+        file = self._give(visit, write_csv(opened, number))
+        note = views.status("Double-click a cell to correct it.")
+        return gr.update(value=rows, visible=True), gr.update(value=file, visible=True), note
 
     def edit(
         self, index: int | None, number: int | None, rows: list[list[Any]], request: gr.Request
     ) -> tuple[Any, ...]:
         """Take a corrected table over: (CSV file, zip, note)."""
         visit = self.visit(request)
-        opened = _chosen(visit, index)
+        opened = visit.chosen(index)
         if opened is None or number is None or not 0 <= number < len(opened.tables()):
-            raise gr.Error("The table is not there any more: read the document again.", print_exception=False)
+            raise gr.Error("The table is gone: read the document again.", print_exception=False)
         if edit_table(opened, number, rows) == 0:
             return gr.skip(), gr.skip(), gr.skip()
-        note = views.status("Corrected here and in all downloads.")
-        return self._csv(visit, opened, number), self._archive(visit), note
-
-    def _csv(self, visit: Visit, opened: Opened, number: int) -> Any:
-        page, on_page, table = opened.tables()[number]
-        path = opened.folder / f"{opened.name}.p{page}-t{on_page}.csv"
-        path.write_text(export.table_to_csv(table), "utf-8")
-        return gr.update(value=self._give(visit, path), visible=True)
-
-    def _archive(self, visit: Visit) -> str:
-        name = visit.opened[0].name if len(visit.opened) == 1 else "documents"
-        path = visit.folder / f"{name}.zip"
-        path.write_bytes(archive(visit.opened))
-        return self._give(visit, path)
+        files = self._give(visit, write_csv(opened, number)), self._give(visit, write_archive(visit))
+        return *files, views.status("Corrected here and in all downloads.")
 
     def _give(self, visit: Visit, path: Path) -> str:
         """Let a file be downloaded; the copy that the web server makes goes with the visit."""
         visit.given.add(self.cache / hash_file(path))
         return str(path)
 
-    def parse(self, files: list[str] | None, pages: str, text: str, password: str) -> list[dict[str, Any]]:
-        """For programs: each file's Markdown and document, or why there is none."""
-        visit = Visit(Path(tempfile.mkdtemp(dir=self.visits.root)))
-        found = []
+    def watch(
+        self,
+        index: int | None,
+        number: float | None,
+        block: float | None,
+        method: str,
+        accept: str,
+        request: gr.Request,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Tokens as they arrive: (status, race, watch, stop)."""
+        visit = self.visit(request)
+        opened = visit.chosen(index)
+        ready = gr.update(interactive=True), gr.update(visible=False)
+        busy = gr.update(interactive=False), gr.update(visible=True)
         try:
-            for file in (files or [])[: self.limits.max_files]:
-                upload = Path(file)
-                try:
-                    for _ in self._read_one(visit, upload, pages, text, password):
-                        pass
-                    document = visit.opened[-1].document
-                    entry = {"markdown": export.to_markdown(document), "document": export.to_json(document)}
-                    found.append({"name": upload.name, "status": document.status, **entry})
-                except (VisitError, ReadingStopped) as error:
-                    found.append({"name": upload.name, "status": "failed", "error": str(error)})
-                shutil.rmtree(upload.parent, ignore_errors=True)
-        finally:
-            shutil.rmtree(visit.folder, ignore_errors=True)
-        return found
+            yield views.status("starting"), "", *busy
+            for line, race in self.desk.watch(visit, opened, int(number or 1), int(block or 1), method, accept):
+                yield views.status(line), demo_race.show(race), *busy
+            yield gr.skip(), gr.skip(), *ready
+        except (VisitError, WorkStopped) as error:
+            yield views.problem(str(error)), gr.skip(), *ready
 
+    def order(
+        self, label: str, seed: float | None, guidance: float, count: int, request: gr.Request
+    ) -> Iterator[tuple[Any, ...]]:
+        """Images of a class: (status, images, draw, stop)."""
+        busy, ready = ((gr.update(interactive=not on), gr.update(visible=on)) for on in (True, False))
+        try:
+            order = Order(label, int(seed or 0), float(guidance), int(count))
+            for line, images, sheet in self.desk.draw(self.visit(request), order):
+                yield views.status(line, len(images) / order.count), views.images(order, images, sheet), *busy
+            yield views.status(f"{order.count} images drawn."), gr.skip(), *ready
+        except (OrderError, WorkStopped) as error:
+            yield views.problem(str(error)), gr.skip(), *ready
 
-def _chosen(visit: Visit, index: int | None) -> Opened | None:
-    return visit.opened[index] if index is not None and 0 <= index < len(visit.opened) else None
+    # For programs
 
-
-def _letters(count: int) -> list[str]:
-    """Names of columns as in a spreadsheet: A to Z, then AA."""
-    names = []
-    for number in range(count):
-        name, rest = "", number + 1
-        while rest:
-            rest, letter = divmod(rest - 1, 26)
-            name = chr(ord("A") + letter) + name
-        names.append(name)
-    return names
+    def drawn(self, label: str, seed: int = 0, guidance: float = 1.5, count: int = 1) -> dict[str, Any]:
+        """Images of a class as PNG in base64; the same order gives the same images."""
+        try:
+            return self.desk.drawn(Order(label, seed, guidance, count))
+        except (OrderError, WorkStopped) as error:
+            raise gr.Error(str(error), print_exception=False) from error
 
 
 # The page
@@ -252,67 +209,48 @@ def build(demo: Demo) -> gr.Blocks:
     """The page with all its parts and what they do."""
     with gr.Blocks(title="docvision", analytics_enabled=False, delete_cache=(SWEEP_S, KEEP_S)) as blocks:
         gr.HTML(views.HEADER)
-        with gr.Row(elem_id="desk"):
-            with gr.Column(scale=1, min_width=300, elem_id="settings"):
-                files = gr.File(label="PDFs or images", file_count="multiple", file_types=SUFFIXES, height=170)
-                pages = gr.Textbox(label="Pages", placeholder="all, or 1-5,8,r1 (r1 is the last)")
-                text = gr.Radio(TEXT_CHOICES, value="auto", label="Text")
-                password = gr.Textbox(label="Password", type="password", placeholder="only for encrypted PDFs")
-                read = gr.Button("Read", variant="primary", elem_id="read")
-                stop = gr.Button("Stop", variant="stop", visible=False, elem_id="stop")
-                note = gr.HTML(views.status(""), elem_id="status")
-            with gr.Column(scale=4, min_width=300, elem_id="welcome") as welcome:
-                gr.HTML(views.welcome(demo.limits))
-            with gr.Column(scale=4, min_width=300, visible=False, elem_id="results") as results:
-                shown = _results()
-        document, number = shown["document"], shown["number"]
-        page_parts = [shown[name] for name in ("picture", "text", "blocks", "markdown", "json")]
-        table_parts = [shown[name] for name in ("rows", "csv", "table_note")]
-        private: dict[str, Any] = {"api_visibility": "private"}
-        quick: dict[str, Any] = {**private, "queue": False, "show_progress": "hidden"}
-        reading = read.click(
-            demo.read, [files, pages, text, password], [note, document, welcome, results, read, stop],
-            concurrency_limit=demo.readers, show_progress="hidden", **private,
-        )  # fmt: skip
-        stop.click(demo.stop, None, [note], **quick)
-        for chosen in (reading.then, document.input):
-            chosen(
-                demo.show_document, [document], [shown["thumbnails"], number, shown["table"], shown["zip"]], **quick
-            ).then(demo.show_page, [document, number], page_parts, **quick).then(
-                demo.show_table, [document, shown["table"]], table_parts, **quick
-            )
-        number.input(demo.show_page, [document, number], page_parts, **quick)
-        for button, step in ((shown["before"], -1), (shown["after"], 1)):
-            button.click(_turn(demo, step), [document, number], [number], **quick).then(
-                demo.show_page, [document, number], page_parts, **quick
-            )
-        shown["table"].input(demo.show_table, [document, shown["table"]], table_parts, **quick)
-        shown["rows"].input(
-            demo.edit, [document, shown["table"], shown["rows"]], [shown["csv"], shown["zip"], shown["table_note"]],
-            **quick,
-        )  # fmt: skip
-        answer = gr.JSON(visible=False)
-        gr.Button(visible=False).click(
-            demo.parse, [files, pages, text, password], answer, api_name="parse", concurrency_limit=demo.readers
-        )
+        with gr.Tabs(elem_id="rooms"):
+            with gr.Tab("Documents"), gr.Row(elem_id="desk"):
+                with gr.Column(scale=1, min_width=300, elem_classes="settings"):
+                    asked = _asked()
+                with gr.Column(scale=4, min_width=300, elem_id="welcome") as welcome:
+                    gr.HTML(views.welcome(demo.desk.limits))
+                with gr.Column(scale=4, min_width=300, visible=False, elem_id="results") as results:
+                    shown = _results()
+            with gr.Tab("Images"), gr.Row(elem_classes="desk"):
+                _images(demo)
+        _join(demo, asked, shown, welcome, results)
+        card = [asked["decoding"], shown["method"], shown["notice"], shown["watch"]]
+        blocks.load(demo.greet, None, card, **LONG)
         blocks.unload(demo.leave)
     return blocks
 
 
-def _turn(demo: Demo, step: int) -> Any:
-    def turn(index: int | None, number: float | None, request: gr.Request) -> int:
-        return demo.turn(index, number, step, request)
+def _asked() -> Parts:
+    """The left side: files and how they are read."""
+    parts: Parts = {}
+    parts["files"] = gr.File(label="PDFs or images", file_count="multiple", file_types=SUFFIXES, height=170)
+    parts["pages"] = gr.Textbox("", label="Pages", placeholder="all, or 1-5,8,r1 (r1 is the last)")
+    parts["text"] = gr.Radio(TEXT_CHOICES, value="auto", label="Text")
+    with gr.Accordion("More", open=False):
+        parts["decoding"] = gr.Dropdown(
+            [("Line head: one pass", "line")], value="line", label="Scanned lines are read by", elem_id="decoding"
+        )
+        parts["password"] = gr.Textbox("", label="Password", type="password", placeholder="only for encrypted PDFs")
+    parts["read"] = gr.Button("Read", variant="primary", elem_id="read")
+    parts["stop"] = gr.Button("Stop", variant="stop", visible=False, elem_id="stop")
+    parts["note"] = gr.HTML(views.status(""), elem_id="status")
+    return parts
 
-    return turn
 
-
-def _results() -> dict[str, Any]:
+def _results() -> Parts:
     """The right side: a document's pages, a page's picture, and what was read on it."""
-    parts: dict[str, Any] = {}
+    parts: Parts = {}
     with gr.Row(elem_id="bar"):
         parts["document"] = gr.Dropdown(label="Document", choices=[], visible=False, scale=3, min_width=160)
+        parts["title"] = gr.HTML("", min_height=0)
         parts["before"] = gr.Button("\u2039 Previous", size="sm", min_width=90, scale=0)
-        parts["number"] = gr.Number(label="Page", value=1, precision=0, min_width=90, scale=0, elem_id="page-number")
+        parts["number"] = gr.Number(label="Page", value=1, precision=0, min_width=170, scale=0, elem_id="page-number")
         parts["after"] = gr.Button("Next \u203a", size="sm", min_width=90, scale=0)
         parts["zip"] = gr.DownloadButton("Download all (zip)", variant="primary", size="sm", elem_id="zip")
     parts["thumbnails"] = gr.HTML("", elem_id="thumbnails")
@@ -331,57 +269,131 @@ def _results() -> dict[str, Any]:
                 )
                 parts["csv"] = gr.DownloadButton("Download this table (CSV)", size="sm", visible=False, elem_id="csv")
                 parts["table_note"] = gr.HTML(views.status(""))
+            with gr.Tab("Tokens", elem_id="tokens"):
+                parts |= _tokens()
             with gr.Tab("Markdown"):
-                parts["markdown"] = gr.Code("", language="markdown", wrap_lines=True, max_lines=34, elem_id="markdown")
+                parts["markdown"] = gr.HTML("", elem_id="markdown")
             with gr.Tab("JSON"):
-                parts["json"] = gr.Code("", language="json", wrap_lines=True, max_lines=34, elem_id="json")
+                parts["json"] = gr.HTML("", elem_id="json")
     return parts
 
 
+def _tokens() -> Parts:
+    """The tab on which the decoder can be watched."""
+    parts: Parts = {"notice": gr.HTML(views.notice("The model is being loaded.", False), elem_id="model")}
+    policies = [(told, name) for name, told in demo_race.ACCEPT.items()]
+    with gr.Row(elem_id="watching"):
+        parts["method"] = gr.Dropdown([], label="Method", interactive=False, min_width=120)
+        parts["accept"] = gr.Dropdown(policies, value="exact", label="Keep drafts", min_width=120)
+        parts["block"] = gr.Number(
+            label="From block", value=1, minimum=1, precision=0, min_width=90, elem_id="from-block"
+        )
+    small: Parts = {"size": "sm", "scale": 0, "min_width": 130}
+    with gr.Row(elem_id="watch-row"):
+        parts["watch"] = gr.Button("Watch", variant="primary", interactive=False, elem_id="watch", **small)
+        parts["stop_watch"] = gr.Button("Stop", variant="stop", visible=False, elem_id="stop-watch", **small)
+    parts["watch_note"] = gr.HTML(views.status(""), elem_id="watch-status")
+    parts["race"] = gr.HTML("", elem_id="race")
+    return parts
+
+
+def _images(demo: Demo) -> None:
+    """The room in which the image generator draws."""
+    with gr.Column(scale=1, min_width=300, elem_classes="settings"):
+        label = gr.Dropdown(list(classes()), value=classes()[0], label="Class", elem_id="class")
+        seed = gr.Number(label="Seed", value=0, minimum=0, maximum=MAX_SEED, precision=0, elem_id="seed")
+        guidance = gr.Slider(*GUIDANCE, value=1.5, step=0.1, label="Guidance", info="1 is none")
+        count = gr.Slider(1, MOST, value=8, step=1, label="Images")
+        draw = gr.Button("Draw", variant="primary", elem_id="draw")
+        stop = gr.Button("Stop", variant="stop", visible=False, elem_id="stop-draw")
+        note = gr.HTML(views.status(""), elem_id="draw-status")
+    with gr.Column(scale=4, min_width=300):
+        shown = gr.HTML(views.IMAGES_WELCOME, elem_id="images")
+    draw.click(demo.order, [label, seed, guidance, count], [note, shown, draw, stop], **LONG)
+    stop.click(demo.stop("draw"), None, [note], **QUICK)
+    gr.api(demo.drawn, api_name="draw", concurrency_limit=MAX_WAITING)
+
+
+def _join(demo: Demo, asked: Parts, shown: Parts, welcome: gr.Column, results: gr.Column) -> None:
+    """What happens when."""
+    document, number, table = shown["document"], shown["number"], shown["table"]
+    settings = [asked[name] for name in ("files", "pages", "text", "decoding", "password")]
+    page_parts = [shown[name] for name in ("picture", "text", "blocks", "markdown", "json", "race")]
+    table_parts = [shown[name] for name in ("rows", "csv", "table_note")]
+    reading = asked["read"].click(
+        demo.read, settings, [asked["note"], document, welcome, results, asked["read"], asked["stop"]], **LONG
+    )
+    asked["stop"].click(demo.stop("read"), None, asked["note"], **QUICK)
+    about = [shown[name] for name in ("title", "thumbnails", "number", "before", "after", "table", "zip")]
+    for chosen in (reading.then, document.input):
+        chosen(demo.show_document, [document], about, **QUICK).then(
+            demo.show_page, [document, number], page_parts, **QUICK
+        ).then(demo.show_table, [document, table], table_parts, **QUICK)
+    number.input(demo.show_page, [document, number], page_parts, **QUICK)
+    for button, step in ((shown["before"], -1), (shown["after"], 1)):
+        button.click(demo.turn(step), [document, number], [number], **QUICK).then(
+            demo.show_page, [document, number], page_parts, **QUICK
+        )
+    table.input(demo.show_table, [document, table], table_parts, **QUICK)
+    files = [shown["csv"], shown["zip"], shown["table_note"]]
+    shown["rows"].input(demo.edit, [document, table, shown["rows"]], files, **QUICK)
+    shown["watch"].click(
+        demo.watch, [document, number, shown["block"], shown["method"], shown["accept"]],
+        [shown["watch_note"], shown["race"], shown["watch"], shown["stop_watch"]], **LONG,
+    )  # fmt: skip
+    shown["stop_watch"].click(demo.stop("watch"), None, [shown["watch_note"]], **QUICK)
+    given = [*(asked[name] for name in ("files", "pages", "text", "password")), gr.Textbox("line", visible=False)]
+    gr.Button(visible=False).click(
+        demo.desk.parse, given, gr.JSON(visible=False), api_name="parse", concurrency_limit=MAX_WAITING
+    )
+
+
 @contextmanager
-def serving(host: str = "127.0.0.1", port: int = 7860, limits: Limits | None = None, readers: int = 1) -> Iterator[str]:
+def serving(
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    limits: Limits | None = None,
+    readers: int = 1,
+    model: str = DEFAULT_MODEL,
+) -> Iterator[str]:
     """Serve the demo inside a ``with`` statement, which gets its address; afterwards nothing is left on the disk.
 
     Args:
         host: address to listen at; only this machine by default.
         port: to listen at; 0 takes a free one.
         limits: what a visitor may ask for.
-        readers: documents read at the same time.
+        readers: jobs done at the same time.
+        model: packaged name or folder of the model.
 
     Raises:
         OSError: the address is taken.
     """
     limits = limits or Limits()
     root = Path(tempfile.mkdtemp(prefix="docvision-demo-"))
-    for name in ("visits", "cache"):
-        (root / name).mkdir()
-    os.environ["GRADIO_TEMP_DIR"] = str(root / "cache")
-    demo = Demo(root, limits, readers)
+    demo = Demo(root, limits, readers, model)
+    os.environ["GRADIO_TEMP_DIR"] = str(demo.cache)
     blocks = build(demo)
     try:
-        _, address, _ = blocks.queue(max_size=QUEUE_SIZE).launch(
-            server_name=host, server_port=port or None, prevent_thread_lock=True, quiet=True, share=False,
-            max_file_size=f"{limits.max_mb}mb", ssr_mode=False, footer_links=["api"], theme=theme(),
-            css=views.CSS, head=views.HEAD, run_history=False, enable_monitoring=False, show_error=True,
-        )  # fmt: skip
-        yield address
+        yield _launch(blocks, host, port, limits.max_mb)
     finally:
         blocks.close()
-        demo.close()
+        demo.desk.close()
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _launch(blocks: gr.Blocks, host: str, port: int, max_mb: int) -> str:
+    """Start the web server and give its address."""
+    try:
+        return blocks.queue(max_size=2 * MAX_WAITING).launch(
+            server_name=host, server_port=port or None, prevent_thread_lock=True, quiet=True, share=False,
+            max_file_size=f"{max_mb}mb", ssr_mode=False, footer_links=["api"], theme=theme(),
+            css=views.CSS, head=views.HEAD, run_history=False, enable_monitoring=False, show_error=True,
+        )[1]  # fmt: skip
+    except ValueError as error:  # it asks its own page whether it is there
+        raise OSError(f"{host} does not answer itself: a proxy is in between, or the machine is too busy") from error
 
 
 def theme() -> gr.themes.Base:
     """Gradio's own look with the fonts of this machine: its themes would fetch theirs from the network."""
-    soft = gr.themes.Soft(
-        primary_hue="blue", neutral_hue="slate", radius_size="sm",
-        font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"],
-    )  # fmt: skip
-    dark, strong = "*neutral_800", "*primary_700"  # its own blues are too pale to be read by everybody
-    return soft.set(
-        block_title_text_color=dark, block_title_background_fill="none", block_title_padding="0",
-        block_label_text_color=dark, input_placeholder_color="*neutral_500", body_text_color_subdued="*neutral_600",
-        button_primary_background_fill=strong, button_primary_background_fill_hover="*primary_800",
-        checkbox_label_background_fill_selected=strong, link_text_color=strong,
-        block_title_text_color_dark="*neutral_200", block_label_text_color_dark="*neutral_200",
-    )  # fmt: skip
+    fonts: Parts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
+    return gr.themes.Soft(primary_hue="blue", neutral_hue="slate", radius_size="sm", **fonts).set(**views.COLOURS)

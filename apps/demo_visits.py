@@ -25,6 +25,8 @@ from docvision.page import Document, Page, Table
 from docvision.table_join import whole_tables
 
 MAX_NAME = 80
+TASKS = ("read", "watch", "draw")
+"""What a visitor may have going on, one of each at a time."""
 RESERVED = {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))}
 """Names that mean devices on Windows, where people open archives too."""
 IDLE_S = 3600
@@ -58,10 +60,19 @@ class Opened:
     folder: Path
     """Holds the upload and the pictures of its pages."""
     document: Document
+    file: Path = Path()
+    """The upload."""
+    password: str = ""
 
     def page(self, number: int) -> Page:
         """The page of that number, else the nearest one that was read."""
         return min(self.document.pages, key=lambda page: abs(page.number - number))
+
+    def turned(self, number: int, step: int) -> int:
+        """Number of the page ``step`` pages after one, or of the first or last."""
+        numbers = [page.number for page in self.document.pages]
+        at = numbers.index(self.page(number).number)
+        return numbers[min(max(at + step, 0), len(numbers) - 1)]
 
     def picture(self, number: int, small: bool = False) -> bytes:
         path = picture_path(self.folder, number, small)
@@ -79,10 +90,15 @@ class Visit:
     opened: list[Opened] = field(default_factory=list)
     given: set[Path] = field(default_factory=set)
     """Folders outside ``folder`` to be removed with it: what the web server keeps of uploads and downloads."""
-    stop: threading.Event = field(default_factory=threading.Event)
+    stops: dict[str, threading.Event] = field(default_factory=lambda: {task: threading.Event() for task in TASKS})
+    """Set to end what is going on."""
     seen: float = field(default_factory=time.monotonic)
     readings: int = 0
     """Documents taken in so far: each has a folder of that number."""
+
+    def chosen(self, index: int | None) -> Opened | None:
+        """A document by its number from 0, if it is still there."""
+        return self.opened[index] if index is not None and 0 <= index < len(self.opened) else None
 
     def clear(self) -> None:
         """Forget the documents, keep the visit."""
@@ -109,14 +125,14 @@ class Visit:
             raise VisitError(f"{name} is not there any more ({error.strerror}): upload it again") from error
         return folder / name
 
-    def add(self, path: Path, document: Document) -> Opened:
+    def add(self, path: Path, document: Document, password: str = "") -> Opened:
         """Keep what was read from a file that :meth:`take` gave."""
         taken = {opened.name.casefold() for opened in self.opened}
         name, number = path.stem, 1
         while name.casefold() in taken:
             number += 1
             name = f"{path.stem}-{number}"
-        opened = Opened(name, path.parent, document)
+        opened = Opened(name, path.parent, document, path, password)
         self.opened.append(opened)
         return opened
 
@@ -150,7 +166,8 @@ class Visits:
             visit = self._visits.pop(key, None)
             shared = {path for other in self._visits.values() for path in other.given}
         if visit is not None:
-            visit.stop.set()
+            for stop in visit.stops.values():
+                stop.set()
             for folder in (visit.folder, *(visit.given - shared)):
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -7,19 +7,17 @@ on standard error; ``--debug`` shows where it came from.  torch is imported by t
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
-from apps.arguments import ClickException, UsageError
+from apps.arguments import UsageError
+from apps.console import PARTIAL, USAGE, Debug, run, show
 
-OK, FAILED, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
 app = typer.Typer(
     name="imagegen",
     help="Train image generators on VQ tokens, and draw images with them.",
@@ -36,7 +34,6 @@ Overrides = Annotated[
 ]
 Anyway = Annotated[bool, typer.Option("--anyway", help="Start even where the estimate says that it is hopeless.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
 def _recipe(name: str, overrides: Sequence[str] | None) -> Any:
@@ -60,10 +57,10 @@ def train(recipe: Recipe, overrides: Overrides = None, anyway: Anyway = False, d
     from imagegen.train import train_generator
 
     if told := check_machine(loaded, anyway):
-        _print(told.line())
+        show(told.line())
     _, report = train_generator(loaded)
-    _print(_figures(report))
-    _print(f"draw with: imagegen sample --model {Path(loaded.run.out) / 'export'} -o grid.png")
+    show(_figures(report))
+    show(f"draw with: imagegen sample --model {Path(loaded.run.out) / 'export'} -o grid.png")
 
 
 @app.command()
@@ -76,8 +73,8 @@ def tokenize(recipe: Recipe, overrides: Overrides = None, debug: Debug = False) 
 
     ready = prepare(loaded)
     report = reconstruction_report(ready.tokenizer, read_all(ready.held, 2000)[0])
-    _print(f"{len(ready.train_tokens)} training and {len(ready.held_tokens)} held-out images in {ready.folder}")
-    _print(_figures(report))
+    show(f"{len(ready.train_tokens)} training and {len(ready.held_tokens)} held-out images in {ready.folder}")
+    show(_figures(report))
     if ready.train.skipped or ready.held.skipped:
         raise typer.Exit(PARTIAL)
 
@@ -94,8 +91,10 @@ def sample(
         str, typer.Option(help="Folder of a trained pair, or the name of a packaged one.")
     ] = "fashion-mnist",
     seed: Annotated[int, typer.Option(help="The same seed draws the same images, whatever the batch.")] = 0,
-    guidance: Annotated[float, typer.Option(help="1 is none; more is closer to the class, less varied.")] = 1.5,
-    schedule: Annotated[str, typer.Option(help="constant, linear or early.")] = "constant",
+    guidance: Annotated[float, typer.Option(help="1 is none; more is closer to the class, less varied.")] = 5.0,
+    schedule: Annotated[
+        str, typer.Option(help="linear (none at first, full at the end), constant or early.")
+    ] = "linear",
     temperature: Annotated[float, typer.Option(help="0 always takes the likeliest token.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Only the k likeliest tokens; 0 for all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Only the likeliest tokens up to this probability.")] = 1.0,
@@ -133,7 +132,7 @@ def sample(
     save_picture(grid_picture(images, columns, scale), out)
     if folder is not None:
         _write_each(images, labels.tolist(), [*generator.vocabulary.names, "none"], folder, seed)
-    _print(f"{count} images in {took:.1f} s ({count / took:.0f} a second): {out}")
+    show(f"{count} images in {took:.1f} s ({count / took:.0f} a second): {out}")
 
 
 def _write_each(images: Any, labels: Sequence[int], names: Sequence[str], folder: Path, seed: int) -> None:
@@ -169,8 +168,8 @@ def evaluate(
     if speed:
         report["speed"] = evaluation.speed(*load_pair(model or Path(loaded.run.out) / "export"), loaded)
     _write(json_file, report)
-    _print(_figures(report))
-    _print("FD, KID, CS and agreement are by our own classifier: not comparable with published FID, KID or IS.")
+    show(_figures(report))
+    show("FD, KID, CS and agreement are by our own classifier: not comparable with published FID, KID or IS.")
 
 
 @bench.command("steps")
@@ -187,7 +186,7 @@ def bench_steps(
 
     report = run(loaded, rounds)
     _write(json_file, report)
-    _print(_figures(report))
+    show(_figures(report))
 
 
 @bench.command("mtar")
@@ -195,7 +194,12 @@ def bench_mtar(
     recipe: Annotated[str, typer.Argument(metavar="[RECIPE]", help="With the full budget.")] = "fashion_mnist_mtar",
     overrides: Overrides = None,
     seeds: Annotated[int, typer.Option(min=1, help="Of plain and full MTAR training; other arms have three.")] = 5,
+    arm: Annotated[
+        list[str] | None, typer.Option(help="Beside base; several times for several, all by default.")
+    ] = None,
     each: Annotated[int, typer.Option(min=0, help="Images a class for the distance; 0 leaves it out.")] = 100,
+    guidance: Annotated[list[float] | None, typer.Option(help="Of the images; 1, 1.5 and 2 by default.")] = None,
+    held: Annotated[int, typer.Option(min=0, help="Held-out images for the cost; 0 for all.")] = 0,
     rounds: Annotated[int, typer.Option(min=3, help="Timed steps of each kind.")] = 50,
     json_file: Json = None,
     debug: Debug = False,
@@ -208,12 +212,17 @@ def bench_mtar(
     from apps.bench import table
     from imagegen import mtar_bench as comparison
 
-    report: Any = comparison.bench_mtar(loaded, comparison.Protocol(seeds=seeds, each=each, timed_rounds=rounds))
+    try:
+        protocol = comparison.Protocol(seeds, tuple(arm or ()), each, tuple(guidance or (1.0, 1.5, 2.0)), held, rounds)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    report: Any = comparison.bench_mtar(loaded, protocol)
     _write(json_file, report)
-    _print(_figures(report["steps"]))
-    _print(table(report["rows"]))
-    _print(
-        f"scorer {report['scorer']}, features {report['classifier']}; the paper's FID is of another data set and size."
+    show(_figures(report["steps"]))
+    show(table(report["rows"]))
+    show(
+        f"scorer {report['scorer']} ({report['score_seconds']:.0f} s once, in no other figure), features"
+        f" {report['classifier']}; lower is better; the paper's FID is of another data set and size."
     )
 
 
@@ -241,48 +250,13 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _print(text: str) -> None:
-    print(text, flush=True)
-
-
-def _say(message: str) -> None:
-    print(f"imagegen: {' '.join(message.split())}", file=sys.stderr)
-
-
-def _on_terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt  # the same way out as Ctrl-C: checkpoints whole, no temporary folders
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; never a traceback unless ``--debug`` asks for one."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given:
         app(["--help"], prog_name="imagegen", standalone_mode=False)
         return USAGE
-    try:
-        signal.signal(signal.SIGTERM, _on_terminate)
-        result = app(given, prog_name="imagegen", standalone_mode=False)
-        if result == INTERRUPTED:  # Typer has caught Ctrl-C
-            raise KeyboardInterrupt
-        return result if isinstance(result, int) else OK
-    except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted; the same command goes on from the last checkpoint")
-        return INTERRUPTED
-    except UsageError as error:
-        _say(error.format_message())
-        return USAGE
-    except ClickException as error:
-        _say(error.format_message())
-        return FAILED
-    except ImportError as error:
-        _say(f"{error}; run: pip install 'docvision[train]'")
-        return FAILED
-    except Exception as error:
-        if "--debug" in given:
-            raise
-        known = isinstance(error, ValueError | OSError)
-        _say(str(error) if known else f"internal error: {type(error).__name__}: {error} (--debug shows more)")
-        return FAILED
+    return run(app, "imagegen", given, "train", "interrupted; the same command goes on from the last checkpoint")
 
 
 if __name__ == "__main__":

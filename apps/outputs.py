@@ -21,7 +21,11 @@ from docvision.steps import one_line
 
 
 class OutputError(ValueError):
-    """An output that cannot be written."""
+    """An output that cannot be written; ``code`` is ``not-written`` or ``disk-full``."""
+
+    def __init__(self, message: str, code: str = "not-written") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Outputs:
     """Cut the figures out of the pages and show them in Markdown and HTML; needs a folder."""
     password: str = ""
     """Opens the input again, for figures and page pictures."""
+    scratch: Path | None = None
+    """Where files lie until they are whole, on the disk of ``folder``; None: beside their place."""
 
 
 def write(document: Document, item: Item, outputs: Outputs, written: set[Path] | None = None) -> None:
@@ -62,7 +68,9 @@ def write(document: Document, item: Item, outputs: Outputs, written: set[Path] |
         if path is None:
             _print(chunks)
         else:
-            write_atomic(path, chunks)
+            if path.exists() and item.path.exists() and path.samefile(item.path):
+                raise OutputError(f"{path} is the input itself: choose another place with -o")
+            write_atomic(path, chunks, outputs.scratch)
             if written is not None:
                 written.add(path)
 
@@ -139,30 +147,44 @@ def render(
                     yield f".p{page}-t{number}.csv", [export.table_to_csv(table)]
 
 
-def write_atomic(path: Path, chunks: Iterable[str | bytes]) -> None:
-    """Write under a temporary name beside ``path``, then rename; what a link points to is written, the link stays.
+def write_atomic(path: Path, chunks: Iterable[str | bytes], scratch: Path | None = None) -> None:
+    """Write under a temporary name, then rename; what a link points to is written, the link stays.
+
+    Args:
+        path: the file.
+        chunks: its content.
+        scratch: folder of the temporary file, on the same disk; beside ``path`` where there is none.
 
     Raises:
         OutputError: with the reason.
     """
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    partial = path.with_name(f".{path.name[:80]}.{os.getpid()}.tmp")
+    partial = path.with_name(f".{path.name[:40]}.{os.getpid()}.tmp") if scratch is None else unfinished(scratch)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
             file.writelines(chunk.encode("utf-8", "replace") if isinstance(chunk, str) else chunk for chunk in chunks)
         os.replace(partial, path)
     except OSError as error:
-        raise OutputError(_write_failure(path, error)) from error
+        if error.errno == errno.EXDEV and scratch is not None:  # a folder below the output folder on another disk
+            with partial.open("rb") as file:
+                return write_atomic(path, file)
+        raise _write_failure(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
 
 
-def _write_failure(path: Path, error: OSError) -> str:
+def unfinished(scratch: Path, pid: int | None = None) -> Path:
+    """The file that a process, this one unless told, is writing in the scratch folder; it writes one at a time."""
+    return scratch / f"{pid or os.getpid()}.tmp"
+
+
+def _write_failure(path: Path, error: OSError) -> OutputError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{path} was not written: the disk is full; free some space and run again"
-    return f"{path} was not written ({error.strerror or one_line(error)}): choose another place with -o"
+        reason = f"{path} was not written: the disk is full; free some space and run again"
+        return OutputError(reason, "disk-full")
+    return OutputError(f"{path} was not written ({error.strerror or one_line(error)}): choose another place with -o")
 
 
 def check_folder(folder: Path) -> None:
@@ -177,4 +199,4 @@ def check_folder(folder: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise OutputError(_write_failure(folder, error)) from error
+        raise _write_failure(folder, error) from error

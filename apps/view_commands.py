@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from apps.arguments import check_model
 from apps.console import Debug, missing
 from apps.console import show as tell
 
@@ -48,6 +49,7 @@ def demo(
     max_mb: Annotated[int, typer.Option(min=1, help="Megabytes of one file.")] = 50,
     max_seconds: Annotated[int, typer.Option(min=1, help="Seconds for one document.")] = 300,
     readers: Annotated[int, typer.Option(min=1, help="Documents read at the same time.")] = 1,
+    model: Annotated[str, typer.Option(help="Packaged name or folder of the model.")] = "docvision-tiny",
     debug: Debug = False,
 ) -> None:
     """Open the demo in a browser: upload documents, check them page by page, correct tables, download the result."""
@@ -57,7 +59,8 @@ def demo(
         raise missing(error, "app") from None
     from apps.demo_visits import Limits
 
+    check_model(model, "cpu")
     limits = Limits(max_pages=max_pages, max_mb=max_mb, max_seconds=max_seconds)
-    with serving(host, port, limits, readers) as address:
+    with serving(host, port, limits, readers, model) as address:
         tell(f"docvision is at {address} (Ctrl-C ends it)")
         threading.Event().wait()

@@ -24,7 +24,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data_pipeline import checks, fonts, lines, mixed, overlay, processes, progress, render, shards, table_sets, text
+from data_pipeline import (
+    checks,
+    fonts,
+    glyphs,
+    lines,
+    mixed,
+    overlay,
+    pictures,
+    processes,
+    progress,
+    render,
+    shards,
+    table_sets,
+    text,
+)
 from data_pipeline.options import RecipeError, fill, read_yaml
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -82,13 +96,15 @@ def _page_faces(options: Any) -> dict[str, str]:
 
     Raises:
         RecipeError: there is no family to set text in.
+        PictureError: the folder of paper and stamps cannot be used.
     """
     if not render.families():
         raise RecipeError(
             "no font family with accents that both fontconfig and Typst know: install some, such as fonts-dejavu "
             "fonts-liberation (apt-get install)"
         )
-    return _line_sources(options)
+    own = getattr(options, "pictures", pictures.PictureOptions())  # tables have none
+    return {**_line_sources(options), **pictures.sources(own)}
 
 
 KINDS: dict[str, Kind] = {
@@ -96,6 +112,7 @@ KINDS: dict[str, Kind] = {
     "pages": Kind(render.sample_page, render.PageOptions, render.PAGE_SCHEMA, _page_faces),
     "mixed": Kind(mixed.sample_mixed, mixed.MixedOptions, render.PAGE_SCHEMA, _page_faces),
     "tables": Kind(table_sets.sample_table, table_sets.TableOptions, table_sets.TABLE_SCHEMA, _page_faces),
+    "glyphs": Kind(glyphs.sample_glyph, glyphs.GlyphOptions, glyphs.GLYPH_SCHEMA, glyphs.sources),
 }
 """Register a kind with one line here."""
 

@@ -19,6 +19,7 @@ NAME = "README.md"
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _LICENSES = {
     "builtin": {"license": "apache-2.0"},
+    "none": {"license": "apache-2.0"},
     "system": {
         "license": "other",
         "license_name": "texts-of-installed-packages",
@@ -27,7 +28,7 @@ _LICENSES = {
 }
 _TITLES = {
     "kind": "Kinds", "genre": "Genres", "language": "Languages", "difficulty": "Difficulty",
-    "characters": "Characters in a sample", "blocks": "Blocks",
+    "characters": "Characters in a sample", "blocks": "Blocks", "label": "Classes",
 }  # fmt: skip
 
 
@@ -117,7 +118,7 @@ def _header(summary: Mapping[str, Any], columns: pa.Schema, size: int) -> dict[s
     header: dict[str, Any] = dict(_LICENSES[_corpus(recipe)])
     if languages:
         header["language"] = languages
-    header["task_categories"] = ["image-to-text"]
+    header["task_categories"] = ["image-classification" if recipe["kind"] == "glyphs" else "image-to-text"]
     header["size_categories"] = [next((name for top, name in _SIZES if count < top), "n>1M")]
     header["tags"] = ["synthetic", "document", "ocr", "docvision", *(["webdataset"] if suffix == "tar" else [])]
     header["configs"] = [
@@ -131,7 +132,9 @@ def _header(summary: Mapping[str, Any], columns: pa.Schema, size: int) -> dict[s
 
 
 def _corpus(recipe: Mapping[str, Any]) -> str:
-    """``builtin`` only where every part says so; what is not said is ``system``."""
+    """``none`` for glyphs, ``builtin`` only where every part says so; what is not said is ``system``."""
+    if recipe["kind"] == "glyphs":
+        return "none"
     named = set(json_values(recipe["options"], "corpus"))
     return "builtin" if named == {"builtin"} else "system"
 
@@ -148,6 +151,8 @@ def _rights(recipe: Mapping[str, Any]) -> str:
     text = "## Rights and sources\n\n"
     if _corpus(recipe) == "builtin":
         text += "The texts are docvision's own sentences, under its licence (Apache-2.0).\n"
+    elif _corpus(recipe) == "none":
+        text += "Single characters, stamps and paper: there is no text in them. Fonts have licences of their own.\n"
     else:
         text += (
             "The texts are pieces of the documentation that was installed on the machine, each under its package's own "

@@ -89,7 +89,7 @@ def _draw_line(image: Image.Image, row: Mapping[str, Any]) -> Image.Image:
     """The crop, twice as large, over its text and what else is known of it."""
     image = image.resize((image.width * 2, image.height * 2), Image.Resampling.LANCZOS)
     text = row.get("text", "")
-    known = ", ".join(f"{key} {row[key]}" for key in ("kind", "font") if row.get(key))
+    known = ", ".join(f"{key} {row[key]}" for key in ("label", "kind", "font") if row.get(key))
     if "difficulty" in row:
         known += f", difficulty {row['difficulty']:.2f}"
     width = max(image.width, int(_font(22).getlength(text)) + 8, int(_font(_LABEL).getlength(known)) + 8)

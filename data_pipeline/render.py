@@ -28,6 +28,7 @@ from data_pipeline.extract import Speller, TruthError, read_page
 from data_pipeline.figures import paint_photo
 from data_pipeline.layouts import Family, Plan
 from data_pipeline.marks import Marks, read_areas, read_marks
+from data_pipeline.pictures import PictureOptions, lay
 from data_pipeline.typeset import write_source
 from docvision.page import Box, Document, Line, Page
 
@@ -66,6 +67,8 @@ class PageOptions:
     """Of the JPEG that is stored."""
     cut_outs: float = 0.18
     """Share of pages of which only some blocks are kept, as in pictures of a part."""
+    pictures: PictureOptions = field(default_factory=PictureOptions)
+    """Paper and stamps from a folder, such as ``imagegen sample --folder`` fills."""
 
     def __post_init__(self) -> None:
         unknown = set(self.kinds) - set(genres.KINDS)
@@ -80,7 +83,7 @@ class PageOptions:
 
     @property
     def ageing(self) -> Ageing:
-        return Ageing(self.clean, self.scanned, self.skew, self.difficulty)
+        return Ageing(self.clean, self.scanned, self.skew, self.difficulty, self.pictures)
 
 
 @dataclass(slots=True)
@@ -229,6 +232,7 @@ class Ageing:
     scanned: float
     skew: float
     difficulty: tuple[float, float]
+    pictures: PictureOptions = field(default_factory=PictureOptions)
 
     def __call__(self, image: np.ndarray, boxes_N4: np.ndarray, rng: Rng, weaken: float = 1.0) -> Aged:
         """The degraded picture, where its boxes went, and how difficult it is.
@@ -242,6 +246,7 @@ class Ageing:
         draw = rng.random()
         if draw < self.clean:
             return image, boxes_N4, 0.0
+        image = lay(image, boxes_N4, rng, self.pictures)
         if draw < self.clean + self.scanned:
             difficulty = float(rng.uniform(0.02, 0.15)) * weaken
             warp = _turn(image.shape, float(rng.uniform(-self.skew, self.skew)))

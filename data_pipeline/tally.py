@@ -11,7 +11,7 @@ from typing import Any
 
 from docvision.page import Page, page_from_json
 
-CATEGORIES = ("kind", "genre", "language", "script", "history")
+CATEGORIES = ("kind", "label", "genre", "language", "script", "history")
 """Columns that hold one of a few names."""
 _LENGTHS = (0, 4, 20, 70, 160, 500, 2000, 8000)
 _SIDES = (1, 4, 9, 19, 49)

@@ -58,7 +58,7 @@ def _margins(image: np.ndarray, boxes_N4: np.ndarray) -> tuple[float, float, flo
     return max(0.0, x0), max(0.0, y0), max(0.0, width - x1), max(0.0, height - y1)
 
 
-def _ink_over(image: np.ndarray, layer: np.ndarray, strength: float) -> np.ndarray:
+def ink_over(image: np.ndarray, layer: np.ndarray, strength: float) -> np.ndarray:
     """Print ``layer`` (255 is full ink) over the page; dark stays dark."""
     return cv2.multiply(
         image.astype(np.float32), 1 - layer.astype(np.float32) * np.float32(strength / 255), dtype=cv2.CV_8U
@@ -72,10 +72,10 @@ def _watermark(image: np.ndarray, rng: Rng) -> np.ndarray:
     font = ImageFont.load_default(width * rng.uniform(1.0, 1.5) / len(word))
     ImageDraw.Draw(sheet).text((width / 2, height / 2), word, fill=255, font=font, anchor="mm")
     turned = sheet.rotate(float(pick(rng, (0, 35, 45, 55))), resample=Image.Resampling.BILINEAR)
-    return _ink_over(image, np.asarray(turned), rng.uniform(0.06, 0.18))
+    return ink_over(image, np.asarray(turned), rng.uniform(0.06, 0.18))
 
 
-def _spot(
+def free_spot(
     image: np.ndarray, boxes_N4: np.ndarray, rng: Rng, size: tuple[int, int], touch: bool
 ) -> tuple[int, int] | None:
     """Top left corner of a free rectangle of this (width, height), or of any with ``touch``."""
@@ -100,9 +100,18 @@ def _stamp(image: np.ndarray, boxes_N4: np.ndarray, rng: Rng) -> np.ndarray:
     side = int(image.shape[1] * rng.uniform(0.05, 0.13))
     round_one = rng.random() < 0.7
     wide, high = (side, side) if round_one else (int(side * rng.uniform(1.3, 2.4)), int(side * rng.uniform(0.4, 0.8)))
-    spot = _spot(image, boxes_N4, rng, (wide + 8, high + 8), bool(rng.random() < 0.2))
+    spot = free_spot(image, boxes_N4, rng, (wide + 8, high + 8), bool(rng.random() < 0.2))
     if spot is None:
         return image
+    stamp = rubber_stamp(rng, side, (wide, high), round_one)
+    layer = np.zeros_like(image)
+    layer[spot[1] : spot[1] + stamp.shape[0], spot[0] : spot[0] + stamp.shape[1]] = stamp
+    return ink_over(image, cv2.GaussianBlur(layer, (0, 0), 0.6), rng.uniform(0.35, 0.85))
+
+
+def rubber_stamp(rng: Rng, side: int, size: tuple[int, int], round_one: bool) -> np.ndarray:
+    """Its ink (255 is full) with 4 pixels of air around ``size``, turned a little and worn."""
+    wide, high = size
     stamp: np.ndarray = np.zeros((high + 8, wide + 8), np.uint8)
     centre, thick = ((wide + 8) // 2, (high + 8) // 2), max(1, side // 40)
     if round_one:
@@ -121,9 +130,7 @@ def _stamp(image: np.ndarray, boxes_N4: np.ndarray, rng: Rng) -> np.ndarray:
     turn = cv2.getRotationMatrix2D(centre, float(rng.normal(0, 12)), 1.0)
     stamp = cv2.warpAffine(stamp, turn, stamp.shape[::-1])
     worn = np.clip(0.75 + 0.35 * noise("mottle", stamp.shape, rng), 0, 1)
-    layer = np.zeros_like(image)
-    layer[spot[1] : spot[1] + stamp.shape[0], spot[0] : spot[0] + stamp.shape[1]] = stamp * worn
-    return _ink_over(image, cv2.GaussianBlur(layer, (0, 0), 0.6), rng.uniform(0.35, 0.85))
+    return (stamp * worn).astype(np.uint8)
 
 
 def _letter(layer: np.ndarray, at: tuple[float, float], size: float, rng: Rng, thick: int) -> None:
@@ -138,7 +145,7 @@ def _notes(image: np.ndarray, boxes_N4: np.ndarray, rng: Rng) -> np.ndarray:
     size = image.shape[1] * float(rng.uniform(0.006, 0.012))
     for _ in range(int(rng.integers(1, 4))):
         letters = int(rng.integers(2, 9))
-        spot = _spot(image, boxes_N4, rng, (int(2.2 * letters * size), int(4 * size)), False)
+        spot = free_spot(image, boxes_N4, rng, (int(2.2 * letters * size), int(4 * size)), False)
         if spot is not None:
             t = np.arange(0, letters, 0.06)
             swing = np.interp(t, np.arange(letters + 1), rng.uniform(0.4, 1.7, letters + 1))
@@ -147,7 +154,7 @@ def _notes(image: np.ndarray, boxes_N4: np.ndarray, rng: Rng) -> np.ndarray:
             y = spot[1] + 2 * size + swing * size * np.sin(2 * np.pi * t + rng.uniform(0, 6)) + slope * size * t
             path = np.stack([x, y], axis=1).round().astype(np.int32)
             cv2.polylines(layer, [path], False, 255, max(1, round(size / 7)), cv2.LINE_AA)
-    return _ink_over(image, layer, rng.uniform(0.35, 0.9))
+    return ink_over(image, layer, rng.uniform(0.35, 0.9))
 
 
 def _strokes(image: np.ndarray, boxes_N4: np.ndarray, rng: Rng) -> np.ndarray:
@@ -162,7 +169,7 @@ def _strokes(image: np.ndarray, boxes_N4: np.ndarray, rng: Rng) -> np.ndarray:
         ys = np.linspace(top, top + tall, 6)
         path = np.stack([x + rng.normal(0, 1.2, 6), ys], axis=1).round().astype(np.int32)
         cv2.polylines(layer, [path], False, 255, int(rng.integers(1, 4)), cv2.LINE_AA)
-    return _ink_over(image, layer, rng.uniform(0.3, 0.8))
+    return ink_over(image, layer, rng.uniform(0.3, 0.8))
 
 
 def _holes(image: np.ndarray, boxes_N4: np.ndarray, rng: Rng) -> np.ndarray:

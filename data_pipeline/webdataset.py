@@ -1,5 +1,7 @@
 """WebDataset shards: a tar with two members a sample, ``00000012.jpg`` and ``00000012.json``.
 
+A sample with a class has a third, ``00000012.cls``, with its name.
+
 Owner, mode and time are fixed, so equal samples give equal bytes.  What the shard knows about itself (drop reasons,
 counts, a digest of its members) stands in the tar's own header, which plain readers skip.
 """
@@ -38,7 +40,8 @@ def _members(row: dict[str, Any]) -> list[tuple[str, bytes]]:
     key = f"{row['index']:08d}"
     columns = {name: value for name, value in row.items() if name != "image"}
     suffix = "jpg" if image[:2] == b"\xff\xd8" else "png"
-    return [(f"{key}.{suffix}", image), (f"{key}.json", json.dumps(columns, ensure_ascii=False).encode())]
+    named = [(f"{key}.cls", columns["label"].encode())] if "label" in columns else []
+    return [(f"{key}.{suffix}", image), *named, (f"{key}.json", json.dumps(columns, ensure_ascii=False).encode())]
 
 
 def _digest(members: list[tuple[str, bytes]]) -> str:
@@ -62,7 +65,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
     for name, data in _read(path):
         if name.endswith(".json"):
             yield {"image": {"bytes": image, "path": None}, **json.loads(data)}
-        else:
+        elif not name.endswith(".cls"):
             image = data
 
 

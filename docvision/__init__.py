@@ -12,12 +12,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from docvision.page import Document
-    from docvision.parse import DocumentParser, parse
+    from docvision.export import table_to_csv, to_html, to_json, to_markdown, to_text
+    from docvision.hf_vlm import accelerate
+    from docvision.page import Block, Document, Page, Table
+    from docvision.parse import DocumentParser, ParseOptions, parse
+    from docvision.source import SourceError
 
-__all__ = ["Document", "DocumentParser", "__version__", "parse"]
+__all__ = [
+    "Block", "Document", "DocumentParser", "Page", "ParseOptions", "SourceError", "Table", "__version__", "accelerate",
+    "parse", "table_to_csv", "to_html", "to_json", "to_markdown", "to_text",
+]  # fmt: skip
 
-_HOMES = {"Document": "docvision.page", "DocumentParser": "docvision.parse"}
+_HOMES = {
+    "SourceError": "docvision.source",
+    "accelerate": "docvision.hf_vlm",
+    **dict.fromkeys(("Block", "Document", "Page", "Table"), "docvision.page"),
+    **dict.fromkeys(("DocumentParser", "ParseOptions"), "docvision.parse"),
+    **dict.fromkeys(("table_to_csv", "to_html", "to_json", "to_markdown", "to_text"), "docvision.export"),
+}
 
 
 def __getattr__(name: str) -> Any:

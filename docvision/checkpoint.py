@@ -32,7 +32,7 @@ class CheckpointError(ValueError):
 def find_model(name: str | Path) -> Path:
     """Folder of a model: a path, the name of a packaged one, or a Hugging Face hub id (``user/model``).
 
-    A hub id is looked up in the local cache first; the network is asked only when HF_HUB_OFFLINE is unset.
+    A hub id is looked up in the local cache; the network is asked only where HF_HUB_OFFLINE=0 says so.
 
     Raises:
         CheckpointError: nothing of that name.
@@ -57,9 +57,14 @@ def _from_hub(repository: str) -> Path:
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
     except ImportError as error:
         raise CheckpointError(f"{repository}: hub ids need pip install huggingface_hub") from error
+    online = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("0", "no", "off", "false")
     try:
-        return Path(snapshot_download(repository, allow_patterns=[CONFIG, WEIGHTS]))
-    except (HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError, OSError) as error:
+        return Path(snapshot_download(repository, allow_patterns=[CONFIG, WEIGHTS], local_files_only=not online))
+    except LocalEntryNotFoundError as error:
+        raise CheckpointError(
+            f"{repository} is not in the local cache: docvision models fetch {repository} downloads it"
+        ) from error
+    except (HfHubHTTPError, RepositoryNotFoundError, OSError) as error:
         raise CheckpointError(f"{repository}: not in the local cache and not fetched from the hub: {error}") from error
 
 

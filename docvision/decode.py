@@ -14,7 +14,6 @@ Shape suffixes: B batch, P prompt, C certain tokens, K drafted, N = C + K nodes,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +28,7 @@ from docvision.decoder import KVCache
 from docvision.encoder import Memory
 from docvision.methods.base import Block, Draft, Drafter, Request, Riders, Step, rider_mask
 from docvision.model import DocVisionModel, Reading
-from docvision.pace import Pace
+from docvision.pace import Pace, clock
 
 
 @dataclass(frozen=True)
@@ -130,6 +129,7 @@ class Session:
         drafting = f"{plan.method} {sorted(plan.draft.items())}"
         self.pace = _PACES.setdefault(model, {}).setdefault(drafting, Pace())
         self.pace.hold = 0
+        self.clock = clock(prompt_BP.device.type)
         told = Request(
             model, memory, prompt_BP, self.eos, self._choose, self.pace,
             blind=self.policy.name == "all", words=hints.words, options=plan.draft,
@@ -157,7 +157,7 @@ class Session:
 
     def step(self) -> None:
         """One forward of the core: draft, verify, commit, hand the finished rows back."""
-        began = time.perf_counter()
+        began = self.clock()
         rows, first = len(self.alive), self.forwards == 0
         drafting = not self.paced or self.pace.wants_draft(rows, first)
         block = self._block(self._draft() if drafting else self._constrained(None))
@@ -178,7 +178,7 @@ class Session:
         self.drafter.observe(Step(block, hidden_BND, riding, verdict.last_B, next_B, position_B, emitted, accepted))
         if self.paced:
             won = sum(map(len, emitted)) / rows
-            self.pace.record(rows, first, time.perf_counter() - began, won, nodes - block.certain, drafting)
+            self.pace.record(rows, first, self.clock() - began, won, nodes - block.certain, drafting)
         self._retire(emitted)
 
     def _choose(self, logits_BSV: Tensor, positions_BS: Tensor) -> Tensor:

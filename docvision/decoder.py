@@ -9,6 +9,7 @@ E = D/H channels of a head, V vocabulary.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -35,7 +36,8 @@ class KVCache:
         self.cross: list[tuple[Tensor, Tensor]] = []
         """Keys and values of the memory by layer, computed once."""
         self.longest = 0
-        """Upper bound of the committed lengths, known without asking the device."""
+        """Upper bound of the committed lengths, known without asking the device; exact for a single row."""
+        self._slots: tuple[Tensor, int, tuple[Tensor | slice, Tensor | slice]] | None = None
 
     def commit(self, count_B: Tensor | int) -> None:
         """Keep the first ``count_B`` entries that the last forward wrote, for each row."""
@@ -74,11 +76,20 @@ class KVCache:
                 if held is not None:
                     grown[:, : held.shape[1]] = held
                 store[layer] = held = grown
-            rows = torch.arange(B, device=new.device)[:, None]
-            held[rows, self.length_B[:, None] + torch.arange(S, device=new.device)] = new
+            held[self._places(S)] = new
         keys, values = self.keys[layer], self.values[layer]
         assert keys is not None and values is not None
         return keys[:, :need], values[:, :need]
+
+    def _places(self, steps: int) -> tuple[Tensor | slice, Tensor | slice]:
+        """Where new entries go: rows and columns, worked out once for all layers of a forward."""
+        if len(self.length_B) == 1:
+            return slice(None), slice(self.longest, self.longest + steps)
+        if self._slots is None or self._slots[0] is not self.length_B or self._slots[1] != steps:
+            device = self.length_B.device
+            rows_B1 = torch.arange(len(self.length_B), device=device)[:, None]
+            self._slots = self.length_B, steps, (rows_B1, self.length_B[:, None] + torch.arange(steps, device=device))
+        return self._slots[2]
 
     def causal_mask(self, steps: int) -> Tensor:
         """(B,S,K) True where a new position may look: everything committed, and the new ones up to itself."""
@@ -133,7 +144,7 @@ class CausalDecoder(nn.Module):
         rotary = rotary_angles(positions, x_BSD.shape[-1] // self.config.heads, self.config.rope_base)
         cross = self._cross(memory, cache) if self.config.cross_attention else None
         memory_mask = None if memory is None else key_mask(memory.mask_BM, x_BSD)
-        if cache is not None and mask is None:
+        if cache is not None and mask is None and x_BSD.shape[:2] != (1, 1):  # a single new token sees everything
             mask = cache.causal_mask(x_BSD.shape[1])
         if mask is not None:
             mask = mask[:, None] if mask.dim() == 3 else mask
@@ -209,12 +220,12 @@ class SelfAttention(nn.Module):
         self, x_BSD: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | None, cache: KVCache | None, index: int
     ) -> Tensor:
         B, S, D = x_BSD.shape
-        q, k, v = self.qkv(x_BSD).view(B, S, 3, self.heads, D // self.heads).unbind(2)
-        q, k = rotate(q, rotary), rotate(k, rotary)
+        qk, v = self.qkv(x_BSD).view(B, S, 3 * self.heads, D // self.heads).split((2 * self.heads, self.heads), 2)
+        q, k = rotate(qk, rotary).chunk(2, 2)
         if cache is not None:
             k, v = cache.write(index, k, v)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and cache is None)
         return self.out(out.transpose(1, 2).reshape(B, S, D))
 
 
@@ -227,10 +238,10 @@ class CrossAttention(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
 
     def project_memory(self, states_BMD: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (B,H,M,E) of a memory."""
+        """Keys and values (B,H,M,E) of a memory, each head in one piece: every later step reads all of it."""
         B, M, D = states_BMD.shape
         pair = self.key_value(states_BMD).view(B, M, 2, self.heads, D // self.heads)
-        k, v = pair.permute(2, 0, 3, 1, 4)
+        k, v = pair.permute(2, 0, 3, 1, 4).contiguous()
         return k, v
 
     def forward(self, x_BSD: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
@@ -254,13 +265,16 @@ def rotary_angles(positions: Tensor, channels: int, base: float) -> tuple[Tensor
     """
     pairs = channels // 2
     if positions.dim() == 3:
-        half = pairs // 2
-        frequency = base ** (-torch.arange(half, device=positions.device) / half)
+        frequency = _frequencies(pairs // 2, base, positions.device)
         angles = torch.cat([positions[..., axis, None].float() * frequency for axis in (0, 1)], -1)
     else:
-        frequency = base ** (-torch.arange(pairs, device=positions.device) / pairs)
-        angles = positions[..., None].float() * frequency
+        angles = positions[..., None].float() * _frequencies(pairs, base, positions.device)
     return angles.cos()[..., None, :], angles.sin()[..., None, :]
+
+
+@functools.lru_cache
+def _frequencies(count: int, base: float, device: torch.device) -> Tensor:
+    return base ** (-torch.arange(count, device=device) / count)
 
 
 def rotate(x_BSHE: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:

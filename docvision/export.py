@@ -21,6 +21,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from docvision import markdown
 from docvision.blocks import join_lines
 from docvision.markdown import clean, escape_inline, escape_line_start, fenced, heading, is_tex, paragraph
 from docvision.page import Block, Cell, Document, Page, Table
@@ -128,10 +129,10 @@ def _block_markdown(block: Block, tables: TableStyle, picture: str) -> str:
     if block.kind == "heading":
         return heading(text, block.level)
     if block.kind == "formula" and is_tex(text):
-        return f"$$\n{text.strip()}\n$$"
+        return markdown.formula(text)
     if block.kind == "figure":
-        shown = f"![figure](<{picture}>)" if re.search(r"[\s()<>]", picture) else f"![figure]({picture})"
-        return "\n\n".join(part for part in (shown if picture else "", paragraph(text)) if part)
+        shown = markdown.image("figure", picture) if picture else ""
+        return "\n\n".join(part for part in (shown, paragraph(text)) if part)
     return paragraph(_marked(block))
 
 

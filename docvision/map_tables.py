@@ -20,6 +20,8 @@ from docvision.separators import Evidence, Interval, SeparatorMaps, turn
 
 DOUBT = 0.35
 """A separator of this strength in the map says neither yes nor no."""
+RUNNING, WIDE = 0.75, 15.0
+"""Share of the width that a line of prose fills; line heights of the narrowest such width."""
 DEAF = 0.1
 """Factor for what a map says that sees nothing above most of the lines that are filled from end to end."""
 
@@ -41,8 +43,9 @@ def read_table(area: Box, ink: Mask, maps: SeparatorMaps | None, height: float) 
     held[part] = ink[part]
     rules = find_rules(held, height)
     rows, columns = _evidence(maps, rules)
-    rows.listen(area)
-    columns.listen(turn(area))
+    if maps is not None:
+        rows.listen(area)
+        columns.listen(turn(area))
     text = held & ~rules.mask
     doubt = max(0.5, 1.5 - columns.say)
 
@@ -52,6 +55,9 @@ def read_table(area: Box, ink: Mask, maps: SeparatorMaps | None, height: float) 
     chunks = find_chunks(text, height, parted, rules.upright)
     if len(chunks) < 2:
         return None
+    inner = without_prose(area, chunks, height)
+    if inner.height < area.height - height:
+        return read_table(inner, ink, maps, height)
     grid = Grid(find_columns(chunks, columns, height), [])
     levels = find_levels(chunks, rows, height)
     grid.rows = join_levels(levels, chunks, grid.columns, rows, height)
@@ -60,6 +66,53 @@ def read_table(area: Box, ink: Mask, maps: SeparatorMaps | None, height: float) 
     grid.places = [_place(chunk, grid) for chunk in chunks]
     cells = find_cells(grid, rows, columns, height)
     return _block(grid, cells, rules, height)
+
+
+def without_prose(area: Box, chunks: list[Box], height: float) -> Box:
+    """The area without the paragraphs above and below a table: lines that run on across its columns, two or more.
+
+    Args:
+        area: of the table so far.
+        chunks: of text in it.
+        height: of a line of text.
+    """
+    lines: list[list[Box]] = []
+    for chunk in sorted(chunks, key=lambda box: box.center[1]):
+        if lines and chunk.overlap_y(lines[-1][-1]) > 0.5 * min(chunk.height, lines[-1][-1].height):
+            lines[-1].append(chunk)
+        else:
+            lines.append([chunk])
+    whole = bounding_box(chunks)
+    running = [_running_lines(line, whole, height) for line in lines]
+    top, bottom = 0, len(lines)
+    while top < bottom and (running[top] or (top and running[top - 1] and len(lines[top]) == 1)):
+        top += 1
+    # The last line of the lower paragraph may be short: look for the long ones above it.
+    while bottom > top and (
+        running[bottom - 1] or (bottom - 1 > top and running[bottom - 2] and len(lines[bottom - 1]) == 1)
+    ):
+        bottom -= 1
+    top, bottom = (top if sum(running[:top]) > 1 else 0), (bottom if sum(running[bottom:]) > 1 else len(lines))
+    rest = [line for line in lines[top:bottom] if len(line) > 1]
+    if len(rest) < 2 or (top, bottom) == (0, len(lines)):
+        return area
+    columns = _merge([(box.x0, box.x1) for line in rest for box in line], 0.3 * height)
+    outside = [index for index in (*range(top), *range(bottom, len(lines))) if running[index]]
+    prose = [max(lines[index], key=lambda box: box.width) for index in outside]
+    if len(columns) < 2 or any(len(covered((box.x0, box.x1), columns)) < 2 for box in prose):
+        return area
+    y0 = (bounding_box(lines[top - 1]).y1 + bounding_box(lines[top]).y0) / 2 if top else area.y0
+    y1 = (bounding_box(lines[bottom - 1]).y1 + bounding_box(lines[bottom]).y0) / 2 if bottom < len(lines) else area.y1
+    return Box(area.x0, y0, area.x1, y1)
+
+
+def _running_lines(line: list[Box], whole: Box, height: float) -> int:
+    """How many lines go from side to side here, with gaps no wider than justified print has; lines may touch."""
+    gaps = [b.x0 - a.x1 for a, b in pairwise(sorted(line, key=lambda box: box.x0))]
+    inked = sum(box.width for box in line)
+    if inked < RUNNING * whole.width or max(gaps, default=0.0) > 1.2 * height or whole.width < WIDE * height:
+        return 0
+    return max(1, round(bounding_box(line).height / (1.4 * height)))
 
 
 def _evidence(maps: SeparatorMaps | None, rules: Rules) -> tuple[Evidence, Evidence]:

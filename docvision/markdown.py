@@ -7,8 +7,10 @@ take it for syntax: "3 * 4" and "a_b_c" stay as they are, "*x*" does not.
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
+_IN_ADDRESSES = "/:?#&=%~,;+@!$*-._"
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 
@@ -80,6 +82,16 @@ def fenced(code: str) -> str:
     longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{code}\n{fence}"
+
+
+def formula(tex: str) -> str:
+    """TeX as displayed mathematics; a space keeps readers without mathematics from seeing a tag in ``a<b``."""
+    return f"$$\n{re.sub(r'<(?=[A-Za-z/!?])', '< ', clean(tex).strip())}\n$$"
+
+
+def image(name: str, address: str) -> str:
+    """A picture; whatever its address holds stays inside the address."""
+    return f"![{name}]({quote(address, safe=_IN_ADDRESSES)})"
 
 
 def is_tex(text: str) -> bool:

@@ -7,8 +7,9 @@ fast tokens come, never which: exact decoding writes the same tokens with any dr
 from __future__ import annotations
 
 import statistics
+import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 
 class Arm:
@@ -35,6 +36,11 @@ def steady_mean(values: Collection[float]) -> float:
     return statistics.fmean(min(value, cap) for value in values)
 
 
+def clock(device: str) -> Callable[[], float]:
+    """What to time steps on a device with: on a CPU the thread's own time, which other programs do not disturb."""
+    return time.thread_time if device == "cpu" else time.perf_counter
+
+
 class Pace:
     """Says by the clock whether drafting pays, and what a drafted token may cost.
 
@@ -46,6 +52,8 @@ class Pace:
     ALLOWANCE = 0.03
     TRIAL = 4
     """Cycles in a row that a decision for drafting holds: some drafters need one to get going."""
+    PATIENCE = 2.0
+    """Plain steps' worth of time that a decision for drafting may lose before it is taken back."""
     SAMPLES = 3
     REFRESH = 64
     """Decisions after which the plain step is timed again."""
@@ -55,6 +63,8 @@ class Pace:
         self.credit = 0.0
         self.hold = 0
         """Cycles for which the last decision to draft still holds."""
+        self.lost = 0.0
+        """Seconds lost since that decision; negative where drafting saves."""
 
     def arm(self, rows: int, first: bool) -> Arm:
         return self.arms.setdefault((rows.bit_length(), first), Arm())
@@ -68,7 +78,7 @@ class Pace:
         arm.steps += 1
         wanted = self._decide(arm, rows, first)
         if wanted and not first:
-            self.hold = self.TRIAL - 1
+            self.hold, self.lost = self.TRIAL - 1, 0.0
         return wanted
 
     def _decide(self, arm: Arm, rows: int, first: bool) -> bool:
@@ -110,8 +120,10 @@ class Pace:
             self.credit = min(self.credit + self.ALLOWANCE * seconds, 20 * arm.plain_time())
         elif nodes or not first:
             arm.drafted.append((seconds, tokens, nodes))
-            if nodes and arm.plain and seconds > (nodes + 1) * arm.plain_time():
-                self.hold = 0  # not even a draft kept whole would have paid
+            self.lost += seconds - tokens * arm.plain_time()
+            hopeless = nodes and seconds > (nodes + 1) * arm.plain_time()  # even had the draft been kept whole
+            if arm.plain and (hopeless or self.lost > self.PATIENCE * arm.plain_time()):
+                self.hold = 0
 
     def threshold(self, rows: int, draft_seconds: float = 0.0) -> float:
         """Least path probability at which one more drafted token is worth its cost (2.6 of the P-MTP reading).

@@ -12,7 +12,10 @@ Limits
 
 from __future__ import annotations
 
+import mmap
+import re
 import shutil
+import struct
 import warnings
 from pathlib import Path
 from typing import Literal
@@ -33,7 +36,10 @@ MAX_RASTER_PIXELS = 50_000_000
 MAX_IMAGE_PIXELS = 400_000_000
 MIN_IMAGE_DPI, MAX_IMAGE_DPI, DEFAULT_IMAGE_DPI = 50, 1200, 72
 """An image file's own resolution counts where it is plausible; else one pixel is one point."""
+MAX_TIFF_PAGES = 5000
 POPPLER_TIMEOUT_S = 120
+MAX_NAMES, MAX_NAME = 3, 60
+"""Attached files that are named in a note, and characters of a name."""
 IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "TIFF")
 
 
@@ -91,8 +97,9 @@ class _PdfSource(Source):
         self.path, self.password = path, password
         self._document: pypdfium2.PdfDocument | None = _load_pdf(path, password)
         with PDFIUM_LOCK:
-            self.page_count = len(self._document)
+            self.page_count = _believable_count(self._document, path)
             found = self._document.get_metadata_dict(skip_empty=True)
+            self.notes = _left_alone(self._document, path)
         self.metadata = {name.lower(): " ".join(str(value).split()) for name, value in found.items()}
 
     def page(self, number: int) -> _PdfPage:
@@ -108,10 +115,53 @@ class _PdfSource(Source):
             self._document = None
 
 
+def _believable_count(document: pypdfium2.PdfDocument, path: Path) -> int:
+    """The number of pages; where a file claims more of them than it has bytes, of those that are there from page 1."""
+    claimed, size = len(document), path.stat().st_size
+    if claimed <= size:
+        return claimed
+    for index in range(size):
+        page = pdfium.FPDF_LoadPage(document, index)
+        if not page:
+            return max(index, 1)
+        pdfium.FPDF_ClosePage(page)
+    return size
+
+
+def _left_alone(document: pypdfium2.PdfDocument, path: Path) -> list[str]:
+    """What the PDF holds besides its pages: nothing of it is run, opened or read, and people should know of it.
+
+    PDFium counts the scripts of the name tree; those of an action are looked for in the bytes, where those inside
+    compressed object streams stay unseen.
+    """
+    notes = []
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        scripted = re.search(rb"/S\s*/JavaScript\b", content) is not None
+        launches = re.search(rb"/S\s*/Launch\b", content) is not None
+    if scripted or pdfium.FPDFDoc_GetJavaScriptActionCount(document) > 0:
+        notes.append("the PDF holds JavaScript, which is never run")
+    if launches:
+        notes.append("the PDF wants to start a program, which is never done")
+    files = document.count_attachments()
+    if files:
+        names = [_shown(document.get_attachment(index).get_name()) for index in range(min(files, MAX_NAMES))]
+        more = f" and {files - MAX_NAMES} more" if files > MAX_NAMES else ""
+        notes.append(f"the PDF holds attached files, which are not read: {', '.join(names)}{more}")
+    return notes
+
+
+def _shown(name: str) -> str:
+    """The name of an attached file on one line, without control characters."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in name).split())[:MAX_NAME] or "(no name)"
+
+
 def _load_pdf(path: Path, password: str) -> pypdfium2.PdfDocument:
     """Open with PDFium, telling its failures apart."""
     try:
         with PDFIUM_LOCK:
+            # PDFium keeps its last error until the next one, and a PDF without pages sets none: a name that cannot be
+            # opened puts a known one in the place of some earlier document's.
+            pdfium.FPDF_LoadDocument(b"", None)
             return pypdfium2.PdfDocument(path, password=password or None)
     except pypdfium2.PdfiumError as error:
         code = error.err_code
@@ -123,7 +173,7 @@ def _load_pdf(path: Path, password: str) -> pypdfium2.PdfDocument:
         )
     if code == pdfium.FPDF_ERR_SECURITY:
         raise SourceError("not-supported", f"{path} is encrypted in a way PDFium cannot read: decrypt it first")
-    if code in (None, pdfium.FPDF_ERR_SUCCESS, pdfium.FPDF_ERR_PAGE):
+    if code in (None, pdfium.FPDF_ERR_SUCCESS, pdfium.FPDF_ERR_FILE, pdfium.FPDF_ERR_PAGE):
         raise SourceError("no-pages", f"{path} has no page that can be read: export it again")
     raise SourceError("corrupt", f"{path} is damaged or not a PDF: repair it or fetch it again")
 
@@ -214,9 +264,11 @@ class _ImageSource(Source):
                 # The limit here is ours (MAX_IMAGE_PIXELS), checked before anything is decoded.
                 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
                 self._image: Image.Image | None = Image.open(path, formats=IMAGE_FORMATS)
-            self.page_count = getattr(self._image, "n_frames", 1) if self._image.format == "TIFF" else 1
+            self.page_count = _tiff_pages(path) if self._image.format == "TIFF" else 1
         except Image.DecompressionBombError:
             raise _too_large(path) from None
+        except SourceError:
+            raise
         except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError):
             raise SourceError("corrupt", f"{path} is damaged and cannot be decoded: export it again") from None
         self._check_size(self._image)
@@ -261,6 +313,36 @@ class _ImagePage(SourcePage):
         scale *= min(1.0, (MAX_RASTER_PIXELS / (self._image.width * self._image.height * scale**2)) ** 0.5)
         size = (max(1, round(self._image.width * scale)), max(1, round(self._image.height * scale)))
         return self._image if size == self._image.size else self._image.resize(size, Image.Resampling.LANCZOS)
+
+
+def _tiff_pages(path: Path) -> int:
+    """Pages of a TIFF by its chain of directories; Pillow's own count takes time with the square of their number.
+
+    Raises:
+        SourceError: ``too-large`` beyond ``MAX_TIFF_PAGES``.
+    """
+    with path.open("rb") as file:
+        head = file.read(8)
+        order = "<" if head[:2] == b"II" else ">"
+        big = head[2:4] in (b"+\0", b"\0+")
+        count_form, entry, place_form = ("Q", 20, "Q") if big else ("H", 12, "I")
+        seen: set[int] = set()
+        place = 8 if big else 4  # where the place of the next directory stands
+        try:
+            while True:
+                file.seek(place)
+                (start,) = struct.unpack(order + place_form, file.read(8 if big else 4))
+                if not start or start in seen:
+                    break
+                if len(seen) == MAX_TIFF_PAGES:
+                    raise SourceError("too-large", f"{path} has more than {MAX_TIFF_PAGES} pages: split it first")
+                seen.add(start)
+                file.seek(start)
+                (entries,) = struct.unpack(order + count_form, file.read(8 if big else 2))
+                place = start + (8 if big else 2) + entry * entries
+        except (struct.error, OverflowError, OSError):
+            pass  # cut off here: what is there is counted, and its last page will tell
+    return max(len(seen), 1)
 
 
 def _too_large(path: Path) -> SourceError:

@@ -22,6 +22,7 @@ from docvision.chunks import ground_ink, text_height
 from docvision.images import crop_line, deskew_angle, grey, rotate, rotate_box
 from docvision.ledger import UNREADABLE
 from docvision.page import Block, Box, Dropped, Line, bounding_box
+from docvision.table_readers import rewrite_from_ink
 
 TEXT_HEIGHT = 15.0
 """Height in pixels of a line box on the picture that the reader takes for layout: 10 points at 110 dpi."""
@@ -83,9 +84,13 @@ class Scan:
     """Degrees, counter-clockwise, by which the picture had to be turned to read it."""
     angle: float = 0.0
     """The fine turn after that."""
+    notes: list[str] = field(default_factory=list)
+    """Tables that were not read as asked, and why."""
 
 
-def read_picture(image: Image.Image, reader: Reader, dpi: float, free_scale: bool = False) -> Scan:
+def read_picture(
+    image: Image.Image, reader: Reader, dpi: float, free_scale: bool = False, table_reader: str = "maps"
+) -> Scan:
     """Find and read everything on a picture of a page.
 
     Args:
@@ -93,6 +98,7 @@ def read_picture(image: Image.Image, reader: Reader, dpi: float, free_scale: boo
         reader: see :class:`Reader`.
         dpi: resolution of ``image``; a guess where ``free_scale``.
         free_scale: the resolution is not known, so the text's own height decides.
+        table_reader: how tables are read, see table_readers.py.
     """
     image = grey(image)
     upright = _look(image, reader, dpi, 0, free_scale)
@@ -101,9 +107,11 @@ def read_picture(image: Image.Image, reader: Reader, dpi: float, free_scale: boo
         best = max(others, key=lambda look: look.confidence)
         if best.confidence > upright.confidence + TURN_GAIN:
             upright = best
+    scan = Scan(upright.blocks, turn=upright.turn, angle=upright.angle)
+    if table_reader != "maps":
+        scan.notes = rewrite_from_ink(upright.image, upright.blocks, reader, text=table_reader == "stream")
     lines = [line for block in upright.blocks for line in block.lines]
     _read(upright.image, lines, reader)
-    scan = Scan(upright.blocks, turn=upright.turn, angle=upright.angle)
     _drop_unreadable(scan)
     # The lines of a grid that is none are held to the measure of other lines.
     scan.blocks = [part for block in scan.blocks for part in _dissolve(block)]
@@ -276,12 +284,19 @@ def fill(block: Block) -> None:
         if block.marker:
             block.text = block.text.removeprefix(block.marker).strip()
         return
+    inside: dict[int, list[Line]] = {}
+    for line in block.lines:
+        held = [cell for cell in block.table.cells if cell.box and cell.box.contains(*line.box.center)]
+        if held:
+            # Places of a decoded table may overlap; the line was put into the one whose text it is.
+            home = max(held, key=lambda cell: line.box.iou(cell.text_box) if cell.text_box else 0.0)
+            inside.setdefault(id(home), []).append(line)
     for cell in block.table.cells:
-        inside = [line for line in block.lines if cell.box and cell.box.contains(*line.box.center)]
-        if inside:
-            cell.text = join_lines([line.text for line in inside])
-            cell.text_box = bounding_box(line.box for line in inside)
-            cell.confidence = min(line.confidence for line in inside)
+        lines = inside.get(id(cell))
+        if lines:
+            cell.text = join_lines([line.text for line in lines])
+            cell.text_box = bounding_box(line.box for line in lines)
+            cell.confidence = min(cell.confidence, *(line.confidence for line in lines))
             cell.source = "model"
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import IO, Literal
 
 from PIL import Image
 
@@ -24,6 +28,10 @@ ErrorCode = Literal[
     "too-large",
 ]
 Engine = Literal["auto", "poppler", "pdfium"]
+AnySource = str | Path | bytes | IO[bytes] | Image.Image
+"""A path, the content of a file, a file opened for reading bytes, or a picture."""
+PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+"""Of pictures that a PNG file holds as they are."""
 
 
 class SourceError(ValueError):
@@ -67,6 +75,8 @@ class Source(ABC):
     kind: Literal["pdf", "image"]
     page_count: int
     metadata: dict[str, str]
+    notes: Sequence[str] = ()
+    """What the document holds besides pages and is left alone: scripts, attached files."""
 
     @abstractmethod
     def page(self, number: int) -> SourcePage:
@@ -98,6 +108,41 @@ class Source(ABC):
             raise SourceError(
                 "page-out-of-range", f"page {number} is not there: the document has {self.page_count} pages, from 1"
             )
+
+
+@contextmanager
+def on_disk(source: AnySource) -> Iterator[tuple[Path, str]]:
+    """(path, name) of a source; what is no file yet lies in a private temporary one while the block runs.
+
+    Raises:
+        SourceError: ``not-supported`` for an object that is no document.
+    """
+    if isinstance(source, str | Path):
+        yield Path(source), str(source)
+        return
+    with tempfile.TemporaryDirectory(prefix="docvision-") as folder:
+        path, name = Path(folder, "document"), "document"
+        if isinstance(source, bytes | bytearray | memoryview):
+            path.write_bytes(source)
+        elif isinstance(source, Image.Image):
+            picture = source if source.mode in PNG_MODES else source.convert("RGB")
+            dpi = source.info.get("dpi")
+            picture.save(path, "PNG", **({"dpi": dpi} if dpi else {}))
+        elif callable(getattr(source, "read", None)):
+            given = getattr(source, "name", None)
+            name = Path(given).name if isinstance(given, str) else name
+            with path.open("wb") as file:
+                try:
+                    shutil.copyfileobj(source, file)
+                except TypeError:
+                    raise SourceError("not-supported", f"{name} is open as text: open it with mode 'rb'") from None
+        else:
+            kind = type(source).__name__
+            raise SourceError("not-supported", f"a {kind} is no document: give a path, bytes, a file or a picture")
+        try:
+            yield path, name
+        except SourceError as error:
+            raise SourceError(error.code, str(error).replace(str(path), name)) from None
 
 
 def parse_page_range(text: str, count: int) -> list[int]:

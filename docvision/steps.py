@@ -18,6 +18,7 @@ from docvision.layout import layout_from_layer
 from docvision.page import Block, Box, Dropped, Line, Page
 from docvision.pdf import Source, SourceError, SourcePage
 from docvision.scan import ModelUnavailable
+from docvision.table_readers import BESIDE, rewrite_from_words
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -49,6 +50,8 @@ class Run:
     """Gives the reader, loading it if need be, or raises :class:`docvision.scan.ModelUnavailable`."""
     eager: bool = False
     """The reader is loaded already, so comparing with it costs little."""
+    table_reader: str = "maps"
+    """How tables are read, see table_readers.py."""
     good_fonts: frozenset[str] = frozenset()
     """Fonts whose text agreed with the picture."""
     model_used: bool = False
@@ -98,9 +101,27 @@ class Run:
             return
         if scanned and len(layer.words) < FEW_WORDS:
             self._add_picture_text(page, sheet, layer)
+        if self.table_reader != "maps":
+            self._rewrite_tables(page, sheet, layer)
         self._check_figures(page, layer)
 
     # From the text layer
+
+    def _rewrite_tables(self, page: Page, sheet: SourcePage, layer: TextLayer) -> None:
+        """Take the grids of the layer's tables from the decoder; their words stay the layer's."""
+        if not any(block.table is not None and block.source == "text-layer" for block in page.blocks):
+            return
+        try:
+            reader = self.reader()
+        except ModelUnavailable as error:
+            page.warnings.append(f"tables {BESIDE}: {error}")
+            return
+        self.model_used = True
+        with _timed(page, "tables"):
+            image = self._raster(page, sheet)
+            scale = image.width / page.width, image.height / page.height
+            upright = [word for index, word in enumerate(layer.words) if layer.angle(index) == 0]
+            page.warnings += rewrite_from_words(image, scale, page.blocks, upright, reader)
 
     def _check_figures(self, page: Page, layer: TextLayer) -> None:
         """Say so where a cell made from the layer has digits that the layer does not have there."""
@@ -186,12 +207,14 @@ class Run:
         self.model_used = True
         with _timed(page, "read"):
             dpi = image.width * 72 / page.width
-            found = scan.read_picture(image, reader, dpi, free_scale=self.source.kind == "image")
+            free_scale = self.source.kind == "image"
+            found = scan.read_picture(image, reader, dpi, free_scale, self.table_reader)
         x, y = page.width / image.width, page.height / image.height
         for block in found.blocks:
             scan.map_boxes(block, lambda box: box.scale(x, y))
         page.blocks = found.blocks
         page.dropped += [Dropped(item.text, item.box.scale(x, y), item.reason) for item in found.dropped]
+        page.warnings += found.notes
         if found.turn:
             page.warnings.append(f"the page lies on its side: read after a turn of {found.turn} degrees")
 

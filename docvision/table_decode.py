@@ -24,6 +24,8 @@ PROMPTS = {"structure": False, "table": True}
 """Prompts that a table stream answers, and whether it holds the cells' text."""
 LEAST_LIMIT = 16
 """Tokens that hold an empty table."""
+NEAR = 2
+"""Bins on either side over which training spreads the target of a coordinate."""
 
 
 @dataclass
@@ -33,7 +35,8 @@ class TableStream:
     ids: list[int] = field(default_factory=list)
     """Up to ``<eos>``, which is missing only where decoding without the grammar met the limit."""
     scores: list[float | None] = field(default_factory=list)
-    """Log probability that the model gave each token; None where the grammar left no choice."""
+    """Log probability that the model gave each token, or for a coordinate to it and the NEAR bins on either side; None
+    where the grammar left no choice."""
     stopped: str = ""
     """Why the stream was ended before the model ended it; empty where it was not."""
 
@@ -45,7 +48,7 @@ class TableStream:
     def table(
         self, vocabulary: Vocabulary, scale: tuple[float, float], origin: tuple[float, float] = (0.0, 0.0)
     ) -> ParsedTable:
-        """The table; a cell's confidence is the geometric mean probability of its chosen tokens.
+        """The table; a cell's confidence is the geometric mean of its scores as probabilities.
 
         Args:
             vocabulary: the model's.
@@ -64,6 +67,7 @@ def decode_table(
     grammar: bool = True,
     limit: int = 2048,
     size_B2: Tensor | None = None,
+    rules: TableGrammar | None = None,
 ) -> list[TableStream]:
     """Greedy table streams of B pictures.
 
@@ -74,6 +78,7 @@ def decode_table(
         grammar: False lets the model write anything.
         limit: most tokens a stream; inside the grammar a table is closed in time.
         size_B2: height and width in pixels of the pictures without padding, so that no box leaves them.
+        rules: another grammar than that of the prompt.
 
     Raises:
         TableStreamError: an unknown prompt, or a limit below LEAST_LIMIT.
@@ -85,7 +90,7 @@ def decode_table(
     vocabulary = model.vocabulary
     B = memory.states_BMD.shape[0]
     sizes = [None] * B if size_B2 is None else [(float(w), float(h)) for h, w in size_B2.tolist()]
-    rules = TableGrammar(vocabulary, text=PROMPTS[prompt])
+    rules = rules or TableGrammar(vocabulary, text=PROMPTS[prompt])
     rows = [_Row(rules.start(size) if grammar else None, limit, vocabulary.eos) for size in sizes]
     for row in rows:
         row.pending = [vocabulary.bos, vocabulary.ids[f"<prompt:{prompt}>"], *row.write_forced()]
@@ -96,7 +101,7 @@ def decode_table(
         logits_BV = _forward(model, view, rows, cache)
         scores_BV = logits_BV.log_softmax(-1)
         best_B = _legal(scores_BV, rows).argmax(-1)
-        chosen = scores_BV.gather(-1, best_B[:, None])[:, 0]
+        chosen = _chosen(scores_BV, best_B, vocabulary)
         for row, token, score in zip(rows, best_B.tolist(), chosen.tolist(), strict=True):
             row.write(token, score)
         kept = [index for index, row in enumerate(rows) if not row.done]
@@ -106,6 +111,17 @@ def decode_table(
             view = MemoryView(view.states_BMD[index_B], view.mask_BM[index_B])
             cache.select(index_B)
     return streams
+
+
+@torch.inference_mode()
+def opening_probability(model: DocVisionModel, memory: Memory, prompt: str) -> Tensor:
+    """(B) how probable the model itself, outside any grammar, finds ``<table>`` after a prompt."""
+    vocabulary = model.vocabulary
+    view = MemoryView(memory.states_BMD, memory.mask_BM)
+    tokens_P = torch.tensor([vocabulary.bos, vocabulary.ids[f"<prompt:{prompt}>"]], device=memory.states_BMD.device)
+    tokens_BP = tokens_P.expand(memory.states_BMD.shape[0], -1)
+    hidden_BPD = model.decoder(tokens_BP, torch.arange(2, device=tokens_P.device), view)
+    return model.decoder.logits(hidden_BPD[:, -1]).float().softmax(-1)[:, vocabulary.ids["<table>"]]
 
 
 class _Row:
@@ -163,6 +179,18 @@ def _forward(model: DocVisionModel, view: MemoryView, rows: list[_Row], cache: K
     cache.rollback(cache.length_B)  # drops nothing; the cache learns how long its longest row really is
     last_BD = hidden_BSD[torch.arange(len(rows), device=device), count_B - 1]
     return model.decoder.logits(last_BD).float()
+
+
+def _chosen(scores_BV: Tensor, best_B: Tensor, vocabulary: Vocabulary) -> Tensor:
+    """(B) the scores of the tokens chosen, see ``TableStream.scores``."""
+    first, bins = vocabulary.first_x, vocabulary.bins
+    axis_B = (best_B - first).div(bins, rounding_mode="floor")
+    start_B1 = (first + axis_B * bins)[:, None]
+    offsets = torch.arange(-NEAR, NEAR + 1, device=best_B.device)
+    near_BN = best_B[:, None] + offsets
+    inside_BN = (near_BN >= start_B1) & (near_BN < start_B1 + bins) & (axis_B >= 0)[:, None] | (offsets == 0)
+    near_BN = near_BN.clamp(0, scores_BV.shape[1] - 1)
+    return scores_BV.gather(1, near_BN).masked_fill(~inside_BN, -torch.inf).logsumexp(1)
 
 
 def _legal(scores_BV: Tensor, rows: list[_Row]) -> Tensor:

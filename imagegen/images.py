@@ -197,12 +197,22 @@ def _digits(config: DataConfig) -> tuple[ImageSet, ImageSet]:
 def _split(
     entries: Sequence[tuple[str, tuple[Path, int, int], int]], names: Sequence[str], config: DataConfig
 ) -> tuple[ImageSet, ImageSet]:
-    """Hold out a share by a hash of the name: the same pictures whatever is added later."""
+    """Hold out a share by a hash of the name: the same pictures whatever is added later.
 
-    def held(name: str) -> bool:
-        return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32 < config.holdout
+    A class too small for its share has its first picture by that hash held out, if it has another to train on.
+    """
 
-    kept = [[entry for entry in entries if held(entry[0]) == wanted] for wanted in (False, True)]
+    def place(entry: tuple[str, tuple[Path, int, int], int]) -> float:
+        return int(hashlib.sha256(entry[0].encode()).hexdigest()[:8], 16) / 2**32
+
+    held = {entry[0] for entry in entries if place(entry) < config.holdout}
+    by_class: dict[int, list[tuple[str, tuple[Path, int, int], int]]] = {}
+    for entry in entries:
+        by_class.setdefault(entry[2], []).append(entry)
+    for own in by_class.values():
+        if len(own) > 1 and not any(entry[0] in held for entry in own):
+            held.add(min(own, key=place)[0])
+    kept = [[entry for entry in entries if (entry[0] in held) == wanted] for wanted in (False, True)]
     return FileSet(kept[0], names, config), FileSet(kept[1], names, config)
 
 

@@ -56,14 +56,19 @@ def uniform(shape: tuple[int, ...], noise: torch.Generator, device: torch.device
     return torch.rand(shape, generator=noise, device=device)
 
 
+def kept_count(sources: int, rate: float) -> int:
+    """M: how many of the N-1 cells that can be read are."""
+    return max(1, math.floor(sources * (1 - rate)))
+
+
 def keep_cells(scores_BN: Tensor, rate: float, sharpness: float, noise: torch.Generator) -> Tensor:
-    """(B,M) cells that are read, rising: M = floor((N-1) (1-rate)) of the N-1 that can be.
+    """(B,M) cells that are read, rising.
 
     Gumbel's trick draws them without replacement with chances that follow score ** (1 / sharpness); scores of zero are
     allowed, where torch.multinomial would raise.
     """
     sources = scores_BN.shape[1] - 1
-    count = max(1, math.floor(sources * (1 - rate)))
+    count = kept_count(sources, rate)
     drawn_BN = uniform((len(scores_BN), sources), noise, scores_BN.device).clamp(1e-20, 1 - 1e-7)
     key_BN = (scores_BN[:, :-1].clamp(min=0) + 1e-12).log() / sharpness - (-drawn_BN.log()).log()
     return key_BN.topk(count, 1).indices.sort(1).values
@@ -82,22 +87,32 @@ class ForesightHead(nn.Module):
 
     def forward(self, hidden_BTD: Tensor, positions_BT2: Tensor) -> Tensor:
         """Scores (B,T,V)."""
+        return self.out(self.norm(self.states(hidden_BTD, positions_BT2)))
+
+    def states(self, hidden_BTD: Tensor, positions_BT2: Tensor) -> Tensor:
+        """(B,T,D) after the head's own blocks."""
         rotary = rotary_angles(positions_BT2, *self.rope)
         for block in self.blocks:
             hidden_BTD = block(hidden_BTD, rotary, None, None, None, None, 0)
-        return self.out(self.norm(hidden_BTD))
+        return hidden_BTD
 
     def loss(self, hidden_BTD: Tensor, positions_BT2: Tensor, cells_BM: Tensor, ids_BN: Tensor) -> Tensor:
-        """Mean loss of the states that have a target; only those, and what they attend to, are run."""
+        """Mean loss of the states that have a target; only those, and what they attend to, are run.
+
+        Cells rise in a row, so those with a target come first.  The output layer is run on them alone.
+        """
         target_BM = cells_BM + self.offset
         valid_BM = target_BM < ids_BN.shape[1]
-        used = int(valid_BM.sum(1).max())
+        least, used = (int(count) for count in valid_BM.sum(1).aminmax())
         if not used:
             return hidden_BTD.sum() * 0
-        logits_BMV = self(hidden_BTD[:, : 1 + used], positions_BT2[:, : 1 + used])[:, 1:]
+        own_BMD = self.states(hidden_BTD[:, : 1 + used], positions_BT2[:, : 1 + used])[:, 1:]
         wanted_BM = ids_BN.gather(1, target_BM[:, :used].clamp(max=ids_BN.shape[1] - 1))
-        valid_BM = valid_BM[:, :used]
-        return F.cross_entropy(logits_BMV[valid_BM].float(), wanted_BM[valid_BM])
+        if least == used:
+            rows_RD, wanted_R = own_BMD.flatten(0, 1), wanted_BM.flatten()
+        else:
+            rows_RD, wanted_R = own_BMD[valid_BM[:, :used]], wanted_BM[valid_BM[:, :used]]
+        return F.cross_entropy(self.out(self.norm(rows_RD)).float(), wanted_R)
 
 
 class TokenContrast(nn.Module):

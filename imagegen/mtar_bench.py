@@ -4,7 +4,8 @@ Arms share tokenizer, shards, order of the data, initial shared weights, schedul
 alone.  Three questions: equal iterations (every arm), a third of the iterations (as completed runs, never a checkpoint
 of a longer one), equal time (plain training gets as many steps as the whole of MTAR's run costs, by step times
 measured in the same process).  Figures are held-out cost and the Frechet distance on our classifier's features, at full
-sequences and with averaged weights.  Results are kept by run, so a bench that was cut off goes on.
+sequences and with averaged weights.  Results are kept by run, and the report is written after each, so a bench that was
+cut off goes on and has a table on the way; distances may be asked for later, of runs that are done.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from imagegen.classifier import load_classifier
 from imagegen.config import ImageRecipe, MtarConfig
 from imagegen.estimate import scaled
 from imagegen.evaluate import read_all
-from imagegen.generate import sample_images
+from imagegen.generate import Generator, load_pair, sample_images
 from imagegen.metrics import frechet
+from imagegen.scores import scores_of
 from imagegen.step_bench import bench_steps, full_aids
 from imagegen.train import Prepared, held_out_nll, prepare, train_generator
 
+ARMS = ("base", "MTP", "TCR", "SD-uniform", "SD-scored", "MTP+TCR", "all-uniform", "all")
 PAIRED = ("base", "all")
 """Arms that get every seed; the others get three at most."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -49,10 +52,19 @@ class Protocol:
     """Size of the comparison."""
 
     seeds: int = 5
+    arms: tuple[str, ...] = ()
+    """Beside "base"; empty for all of them."""
     each: int = 100
     """Images a class for the distance; 0 leaves it out."""
     guidances: tuple[float, ...] = (1.0, 1.5, 2.0)
+    held: int = 0
+    """Held-out images for the cost; 0 for all."""
     timed_rounds: int = 50
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.arms) - set(ARMS))
+        if unknown:
+            raise ValueError(f"arm {', '.join(unknown)}: unknown, one of {', '.join(ARMS)}")
 
 
 def arms_of(recipe: ImageRecipe) -> dict[str, MtarConfig]:
@@ -85,11 +97,10 @@ def plan(recipe: ImageRecipe, protocol: Protocol, schedule_speedup: float) -> li
     steps = recipe.optim.steps
     equal_time = max(1, math.floor(steps / schedule_speedup))
     runs = []
+    arms = [arm for arm in ARMS if arm == "base" or arm in (protocol.arms or ARMS)]
     for seed in range(protocol.seeds):
-        for arm in arms_of(recipe):
-            if arm in PAIRED or seed < 3:
-                runs.append(("full", arm, seed, steps))
-        runs += [("third", arm, seed, max(1, steps // 3)) for arm in PAIRED]
+        runs += [("full", arm, seed, steps) for arm in arms if arm in PAIRED or seed < 3]
+        runs += [("third", arm, seed, max(1, steps // 3)) for arm in arms if arm in PAIRED]
         runs.append(("equal time", "base", seed, equal_time))
     return runs
 
@@ -98,7 +109,8 @@ def bench_mtar(recipe: ImageRecipe, protocol: Protocol) -> dict[str, object]:
     """Run the protocol, or what is left of it.
 
     Returns:
-        ``steps`` (step times), ``rows`` (the table), ``runs`` (every run's figures), ``scorer`` and ``classifier``.
+        ``steps`` (step times), ``rows`` (the table), ``runs`` (every run's figures), ``scorer``, ``score_seconds``
+        (scoring all images once, in no other figure) and ``classifier``.
     """
     ready = prepare(recipe)
     out = Path(recipe.run.out) / "bench"
@@ -110,44 +122,55 @@ def bench_mtar(recipe: ImageRecipe, protocol: Protocol) -> dict[str, object]:
     times = json.loads(times_path.read_text(encoding="utf-8"))
     mark = "_1block" if full_aids(recipe.mtar).depth == 1 else ""
     runs = plan(recipe, protocol, float(times[f"schedule_speedup{mark}"]))
+    seconds = scores_of(arms_of(recipe)["all"].scorer, ready.train_tokens, ready.tokenizer, ready.folder / "train")[1]
+    report: dict[str, object] = {"steps": times, "scorer": arms_of(recipe)["all"].scorer, "score_seconds": seconds}
+    report["classifier"] = load_classifier(recipe, ready.train, ready.held).name() if protocol.each else "none"
     done = []
     for number, (budget, arm, seed, steps) in enumerate(runs):
         print(f"run {number + 1} of {len(runs)}: {arm}, {budget}, seed {seed}, {steps} steps", flush=True)
         done.append(_one_run(recipe, protocol, ready, out, (budget, arm, seed, steps)))
-    scorer = arms_of(recipe)["all"].scorer
-    name = load_classifier(recipe, ready.train, ready.held).name() if protocol.each else "none"
-    report = {"steps": times, "rows": rows_of(done, protocol), "runs": done, "scorer": scorer, "classifier": name}
-    (out / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        report |= {"runs": done, "rows": rows_of(done, protocol)}
+        (out / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     return report
 
 
 def _one_run(
     recipe: ImageRecipe, protocol: Protocol, ready: Prepared, out: Path, what: tuple[str, str, int, int]
 ) -> dict[str, object]:
+    """Figures of one run, trained, or read where it was done before."""
     budget, arm, seed, steps = what
     folder = out / f"{arm}-{budget.replace(' ', '-')}-{seed}"
     path = folder / "result.json"
-    if path.is_file():
-        held: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
-        if held["steps"] == steps:
-            return held
-    own = replace(scaled(recipe, steps), mtar=arms_of(recipe)[arm])
-    run = replace(recipe.run, out=str(folder), seed=seed, save_every=steps, validate_every=10 * steps, keep=1)
-    began = time.process_time()
-    model, _ = train_generator(replace(own, run=run), ready)
-    result: dict[str, object] = {"budget": budget, "arm": arm, "seed": seed, "steps": steps}
-    result["cpu_seconds"] = round(time.process_time() - began, 1)
-    result |= held_out_nll(model, ready.held_tokens)
-    if protocol.each:
-        classifier = load_classifier(recipe, ready.train, ready.held)
-        real, _ = classifier.look(read_all(ready.held)[0])
-        labels = torch.arange(model.none).repeat_interleave(protocol.each)
-        for guidance in protocol.guidances:
-            settings = replace(recipe.sample, guidance=guidance)
-            made, _ = classifier.look(sample_images(model, ready.tokenizer, labels, settings, 1000))
-            result[f"FD {guidance:g}"] = frechet(made, real)
+    result: dict[str, object] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if result.get("steps") != steps:
+        own = replace(scaled(recipe, steps), mtar=arms_of(recipe)[arm])
+        run = replace(recipe.run, out=str(folder), seed=seed, save_every=steps, validate_every=10 * steps, keep=1)
+        began = time.process_time()
+        train_generator(replace(own, run=run), ready)
+        spent = round(time.process_time() - began, 1)
+        result = {"budget": budget, "arm": arm, "seed": seed, "steps": steps, "cpu_seconds": spent}
+    missing = [guidance for guidance in protocol.guidances if f"FD {guidance:g} {protocol.each}" not in result]
+    if result.get("held") != protocol.held or (protocol.each and missing):
+        model, _ = load_pair(folder / "export")
+        result |= held_out_nll(model, ready.held_tokens, protocol.held) | {"held": protocol.held}
+        if protocol.each:
+            result |= _distances(recipe, protocol, ready, model, missing)
     path.write_text(json.dumps(result), encoding="utf-8")
     return result
+
+
+def _distances(
+    recipe: ImageRecipe, protocol: Protocol, ready: Prepared, model: Generator, guidances: Sequence[float]
+) -> dict[str, float]:
+    classifier = load_classifier(recipe, ready.train, ready.held)
+    real, _ = classifier.look(read_all(ready.held)[0])
+    labels = torch.arange(model.none).repeat_interleave(protocol.each)
+    found = {}
+    for guidance in guidances:
+        settings = replace(recipe.sample, guidance=guidance)
+        made, _ = classifier.look(sample_images(model, ready.tokenizer, labels, settings, 1000))
+        found[f"FD {guidance:g} {protocol.each}"] = frechet(made, real)
+    return found
 
 
 def rows_of(done: Sequence[dict[str, object]], protocol: Protocol) -> list[dict[str, object]]:
@@ -156,12 +179,13 @@ def rows_of(done: Sequence[dict[str, object]], protocol: Protocol) -> list[dict[
     The guidance of the distance is chosen once, on plain training, and held for all arms.
     """
     plain = {run["seed"]: run for run in done if run["arm"] == "base" and run["budget"] == "full"}
-    distances = [f"FD {guidance:g}" for guidance in protocol.guidances] if protocol.each else []
+    distances = [f"FD {guidance:g} {protocol.each}" for guidance in protocol.guidances] if protocol.each else []
     chosen = min(distances, key=lambda name: sum(figure_of(run, name) for run in plain.values()), default="")
     rows = []
     for budget, arm in dict.fromkeys((run["budget"], run["arm"]) for run in done):
         own = [run for run in done if (run["budget"], run["arm"]) == (budget, arm)]
         row: dict[str, object] = {"budget": budget, "arm": arm, "steps": own[0]["steps"], "seeds": len(own)}
+        row["CPU s"] = round(statistics.mean(figure_of(run, "cpu_seconds") for run in own), 1)
         for figure in ["nll", *([chosen] if chosen else [])]:
             values = [figure_of(run, figure) for run in own]
             row[figure] = statistics.mean(values)

@@ -35,7 +35,7 @@ from imagegen.classifier import load_classifier
 from imagegen.config import ImageRecipe, load_recipe
 from imagegen.generate import Generator, Vocabulary, find_weights, grid_picture, sample_images
 from imagegen.images import ImageSet, load_images
-from imagegen.mtar import Mtar, keep_cells, next_token_loss, phase_rate, routed_states, uniform
+from imagegen.mtar import Mtar, keep_cells, kept_count, next_token_loss, phase_rate, routed_states, uniform
 from imagegen.scores import scores_of
 from imagegen.tokenizer_train import train_tokenizer
 from imagegen.vq import VQTokenizer
@@ -87,7 +87,7 @@ class GeneratorTrainer(nn.Module):
     def forward(self, batch: TokenBatch, noise: torch.Generator) -> dict[str, Tensor]:
         """Losses by name, already weighted.
 
-        Draws that every arm of a comparison makes come first, so that they are the same in all of them.
+        Draws that every arm of a comparison makes come first, so that the classes left out are the same in all of them.
         """
         if int(self.calls) % self.recipe.optim.accumulate == 0:
             self.update_average()
@@ -96,21 +96,21 @@ class GeneratorTrainer(nn.Module):
         config = self.recipe.model
         unclassed_B = uniform((B,), noise, ids_BN.device) < config.class_dropout
         labels_B = torch.where(unclassed_B, model.none, batch.labels_B)
+        rate = phase_rate(self.recipe.mtar, self.step, self.recipe.optim.steps)
+        routed = bool(rate) and self.recipe.mtar.mode == "route"
         keep = 1 - config.dropout
-        width = config.resolved()[2]
-        mask_BND = (uniform((B, N, width), noise, ids_BN.device) < keep).float() / keep
+        read = 1 + (N - 1 if routed else kept_count(N - 1, rate))
+        mask_BTD = (uniform((B, read, config.resolved()[2]), noise, ids_BN.device) < keep).float() / keep
         everything_BS = torch.arange(N - 1, device=ids_BN.device).expand(B, -1)
         cells_BM = everything_BS
-        rate = phase_rate(self.recipe.mtar, self.step, self.recipe.optim.steps)
         if rate:
             assert batch.scores_BN is not None
             cells_BM = keep_cells(batch.scores_BN, rate, self.recipe.mtar.sharpness, noise)
-        if rate and self.recipe.mtar.mode == "route":
-            x_BTD = model.embed(labels_B, ids_BN[:, :-1], mask_BND)
+        if routed:
+            x_BTD = model.embed(labels_B, ids_BN[:, :-1], mask_BTD)
             hidden_BTD = routed_states(model, x_BTD, model.positions(everything_BS), cells_BM)
             cells_BM = everything_BS
         else:
-            mask_BTD = mask_BND[:, : 1 + cells_BM.shape[1]]
             hidden_BTD = model.states(labels_B, ids_BN.gather(1, cells_BM), cells_BM, mask_BTD)
         self.calls += 1
         losses = {"ntp": next_token_loss(model, hidden_BTD, cells_BM, ids_BN)}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
-from apps import cli
+from apps import cli, images
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -76,9 +77,9 @@ def options(command: Any) -> set[str]:
 
 
 def commands() -> list[list[str]]:
-    text = "\n".join(DOCS.values())
+    text = "\n".join(DOCS.values()).replace("\\\n", " ")
     lines = [line for block in fenced("sh", text) + fenced("bash", text) for line in block.splitlines()]
-    inline = re.findall(r"`((?:make|docvision) [^`.]+)`", text)
+    inline = re.findall(r"`((?:make|docvision|imagegen) [^`.]+)`", text)
     return [shlex.split(line, comments=True) for line in lines + inline if line.strip()]
 
 
@@ -89,17 +90,19 @@ def test_make_targets_exist():
     assert named <= targets, f"the README names make targets that do not exist: {sorted(named - targets)}"
 
 
-def test_docvision_commands_exist():
-    root = typer.main.get_command(cli.app)
-    calls = [words[1:] for words in commands() if words[0] == "docvision"]
+@pytest.mark.parametrize(("program", "app"), [("docvision", cli.app), ("imagegen", images.app)])
+def test_named_commands_exist(program, app):
+    assert program in tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    root = typer.main.get_command(app)
+    calls = [words[1:] for words in commands() if words[0] == program]
     assert calls
     for words in calls:
         command, rest = root, words
         while rest and rest[0] in getattr(command, "commands", {}):
             command, rest = command.commands[rest[0]], rest[1:]
-        assert command is not root or words[0].startswith("-"), f"no command: docvision {words[0]}"
+        assert command is not root or words[0].startswith("-"), f"no command: {program} {words[0]}"
         unknown = {word.split("=")[0] for word in rest if word.startswith("-")} - options(command) - {"--version"}
-        assert not unknown, f"docvision {shlex.join(words)}: no option {sorted(unknown)}"
+        assert not unknown, f"{program} {shlex.join(words)}: no option {sorted(unknown)}"
 
 
 def test_python_runs(monkeypatch, capsys):

@@ -46,11 +46,13 @@ FOR_IMAGEGEN = {"config", "encoder", "decoder", "decode", "accept", "train", "ch
 # An optional stack has one home in a package, so that everything else works without it.
 ONE_HOME = {
     "gradio": {"apps/demo.py"},
+    "fastapi": {"apps/serve/app.py"},
+    "uvicorn": {"apps/serve/app.py"},
     "ray": {"data_pipeline/scale.py"},
     "transformers": {
-        "docvision/hf_vlm/accelerated.py",
         "docvision/hf_vlm/cache.py",
         "docvision/hf_vlm/loading.py",
+        "docvision/hf_vlm/request.py",
         "data_pipeline/vlm.py",
     },
     "torch_fidelity": {"imagegen/metrics.py"},

@@ -165,6 +165,11 @@ class TextRun:
     """The token after each input, 0 where none is to be learnt (prompt and padding)."""
     hidden_BTD: Tensor
 
+    def part(self, tokens: slice) -> TextRun:
+        """The same of some of the tokens."""
+        inputs, targets, hidden = self.inputs_BT[:, tokens], self.targets_BT[:, tokens], self.hidden_BTD[:, tokens]
+        return TextRun(self.decoder, self.memory, inputs, targets, hidden)
+
     def predicted(self) -> Tensor:
         """(B,T) the core's own next tokens where the targets are known, else 0: what a verifier will compare with."""
         with torch.no_grad():
@@ -270,10 +275,20 @@ def run_text(
     positions = torch.arange(T, device=inputs_BT.device)
     riding = {name: method.expand(inputs_BT, targets_BT, noise) for name, method in methods.items()}
     parts = [riders for riders in riding.values() if riders is not None]
+    frozen = not any(parameter.requires_grad for parameter in decoder.parameters())
     if parts:
-        embeddings = torch.cat([decoder.embed(inputs_BT), *(riders.embeddings_BED for riders in parts)], 1)
-        places = torch.cat([positions.expand(B, T), *(riders.positions_BE for riders in parts)], 1)
-        states = decoder(embeddings, places, memory, mask=rider_mask(T, parts))
+        embeddings = torch.cat([riders.embeddings_BED for riders in parts], 1)
+        places = torch.cat([riders.positions_BE for riders in parts], 1)
+        mask = rider_mask(T, parts)
+    if parts and frozen:  # no gradient reaches the regular tokens: only the riders need a backward pass
+        cache = decoder.new_cache(B, inputs_BT.device)
+        with torch.no_grad():
+            regular = decoder(inputs_BT, positions, memory, cache=cache)
+        cache.commit(T)
+        states = torch.cat([regular, decoder(embeddings, places, memory, mask[T:], cache)], 1)
+    elif parts:
+        embeddings = torch.cat([decoder.embed(inputs_BT), embeddings], 1)
+        states = decoder(embeddings, torch.cat([positions.expand(B, T), places], 1), memory, mask=mask)
     else:
         states = decoder(inputs_BT, positions, memory)
     hidden_BTD = states[:, :T]
@@ -308,6 +323,9 @@ def gated_length(confidence_BK: Tensor, threshold: float) -> Tensor:
     """(B,) tokens whose path is still likelier than ``threshold``: up to the first whose cumulative confidence falls.
 
     The token that closes the gate is submitted too when its predecessors were sure: it costs one slot and often holds.
+    One more slot is computed for all rows, so the batch as a whole goes no deeper than its mean path pays for.
     """
-    open_BK = confidence_BK.cumprod(1) >= threshold
-    return (open_BK.long().cumprod(1).sum(1) + 1).clamp(max=confidence_BK.shape[1])
+    path_BK = confidence_BK.cumprod(1)
+    length_B = (path_BK >= threshold).long().cumprod(1).sum(1)
+    width = (path_BK.mean(0) >= threshold).long().cumprod(0).sum()
+    return (torch.minimum(length_B, width) + 1).clamp(max=confidence_BK.shape[1])

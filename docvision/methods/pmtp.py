@@ -8,15 +8,15 @@ Only the paper's abstract is public, so the formulas are our reading of it.
 - Progressive Curriculum Loss: the loss at anchor i and depth k is weighted by R * C, both without gradient.
   R, cumulative path reliability, is the product of the probabilities that the path's shallower depths gave to
   their targets: the chance that this depth is reached at all.  C, retrospective target consistency, is the
-  probability that the same target got from one step nearer (anchor i+1, depth k-1; the core itself for k=1): a
-  token that cannot be told from nearer by is noise from afar.  Far depths open as near ones become right.
+  probability that the same target got from one step nearer (anchor i+1, depth k-1): a token that cannot be told
+  from nearer by is noise from afar.  For k=1 nearer by means the core, and its probability counts relative to its
+  best token's, because its coordinates are spread by training, not by doubt.  Far depths open as near ones become
+  right.
 - Confidence-Gated Dynamic Drafting: drafting goes on while the path's probability exceeds what one more token
   costs, in measured seconds.
 """
 
 from __future__ import annotations
-
-import time
 
 import torch
 import torch.nn.functional as F
@@ -36,6 +36,7 @@ from docvision.methods.base import (
     TextRun,
     select_seen,
 )
+from docvision.pace import clock
 
 DECAY = 0.6
 """Weight of each depth relative to the one before, FastMTP's (arXiv 2509.18362): the baseline of the curriculum."""
@@ -53,6 +54,8 @@ class ProgressiveModule(Method):
         weights: ``curriculum``, ``uniform`` or ``decay``.
         least: smallest curriculum weight, so that no depth dies.
         target: ``model`` to learn the core's own next tokens (what the verifier compares with), ``gold`` the truth.
+        share: share of each batch's tokens, a stretch drawn anew every time, from which drafts start in training; less
+            is cheaper, and neighbouring anchors teach much the same.
         characters: draft only ids below this one and the end of the sequence, 0 for all; a smaller output layer.
     """
 
@@ -67,6 +70,7 @@ class ProgressiveModule(Method):
         weights: str = "curriculum",
         least: float = 0.02,
         target: str = "model",
+        share: float = 1.0,
         characters: int = 0,
     ) -> None:
         super().__init__()
@@ -74,7 +78,8 @@ class ProgressiveModule(Method):
             raise MethodError(f"pmtp: weights={weights!r}: one of {', '.join(WEIGHTS)}")
         width = decoder.embedding.embedding_dim
         self.depth, self.weights, self.least, self.target = depth, weights, least, target
-        self.characters = characters
+        self.share, self.characters = share, characters
+        self._stretch = slice(None)
         self.state_norm = nn.RMSNorm(width, eps=1e-6)
         self.token_norm = nn.RMSNorm(width, eps=1e-6)
         self.fuse = nn.Linear(2 * width, width, bias=False)
@@ -90,15 +95,24 @@ class ProgressiveModule(Method):
         fused = self.fuse(torch.cat([self.state_norm(state_BSD), self.token_norm(embedded_BSD)], -1))
         return self.norm(self.layer(fused, seen))
 
+    def expand(self, inputs_BT: Tensor, targets_BT: Tensor, noise: torch.Generator) -> None:
+        """Adds nothing to the forward; draws where the anchors of this batch stand."""
+        T = inputs_BT.shape[1]
+        count = min(T, round(self.share * T) + self.depth)
+        start = int(torch.randint(T - count + 1, (), generator=noise)) if count < T else 0
+        self._stretch = slice(start, start + count)
+
     def losses(self, run: TextRun, riders_BED: Tensor | None) -> dict[str, Tensor]:
         """Weighted cross-entropy over all depths, divided by the number of terms, not by the weights."""
+        run = run.part(self._stretch)
         labels_BT = run.predicted() if self.target == "model" else run.targets_BT
         T = labels_BT.shape[1]
         seen = self.layer.look(run.memory)
         state = run.hidden_BTD
         reliable_BT = torch.ones(labels_BT.shape, device=labels_BT.device)
         with torch.no_grad():
-            nearer_BT = label_scores(run.decoder.logits(run.hidden_BTD), labels_BT)[0].exp()
+            known_BTV = run.decoder.logits(run.hidden_BTD).float()
+            nearer_BT = (known_BTV.gather(2, labels_BT[..., None]) - known_BTV.amax(2, keepdim=True))[..., 0].exp()
         losses, figures, count = [], {}, 0
         for depth in range(1, min(self.depth, T - 1) + 1):
             # Anchors 0 .. T-depth-1: token x_{i+depth} goes in, x_{i+depth+1} is to come out.
@@ -161,6 +175,7 @@ class ModuleDrafter(Drafter):
         self.state_B1D: Tensor | None = None
         self.next_B = request.prompt_BP[:, -1]
         self.position_B = torch.zeros_like(self.next_B)
+        self.clock = clock(self.next_B.device.type)
         self.seconds = 0.0
         """Of one drafting step, a running mean."""
 
@@ -174,7 +189,7 @@ class ModuleDrafter(Drafter):
         path_B = torch.ones(len(token_B), device=token_B.device)
         length_B = torch.zeros_like(token_B)
         open_B = torch.ones_like(token_B, dtype=torch.bool)
-        began = time.perf_counter()
+        began = self.clock()
         for step in range(1, min(self.depth, limit) + 1):
             state = self.method(state, self.request.model.decoder.embed(token_B[:, None]), self.seen)
             token_B, sure_B = self._choose(state, self.position_B + step)
@@ -183,9 +198,10 @@ class ModuleDrafter(Drafter):
             length_B = length_B + open_B
             path_B = path_B * sure_B
             open_B = open_B & (path_B >= gate) & (token_B != self.request.eos)
-            if not bool(open_B.any()):
+            # One more step is taken by all rows: it must pay for the batch.
+            if not bool(open_B.any() & (path_B.mean() >= gate)):
                 break
-        spent = (time.perf_counter() - began) / max(1, len(tokens))
+        spent = (self.clock() - began) / max(1, len(tokens))
         self.seconds = spent if self.seconds == 0 else 0.8 * self.seconds + 0.2 * spent
         if not tokens:
             return None

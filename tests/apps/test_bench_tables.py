@@ -1,19 +1,27 @@
 """The comparison of table extractors: what is written, scored, skipped and printed."""
 
+import io
 import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
+import torch
 import typst
+from PIL import Image, ImageColor
 
-from apps import bench, bench_tables
+from apps import bench, bench_table_boxes, bench_table_speed, bench_tables
 from apps.bench import EngineMissing, Output, Request
 from apps.bench_tables import TableEngine
-from docvision.page import Table
-from docvision.parse import parse
+from apps.cli import main
+from docvision.config import DecoderConfig, EncoderConfig, ModelConfig
+from docvision.model import DocVisionModel
+from docvision.page import Block, Box, Cell, Document, Page, Table
+from docvision.parse import DocumentParser, ParseOptions, parse
 from docvision.table_html import html_to_table
+from docvision.table_readers import BESIDE
 
 SCORER = """
 import argparse, json, pathlib
@@ -187,3 +195,107 @@ def test_own_tables_are_compared_with_the_true_one_at_their_place(tmp_path: Path
     (tmp_path / "two.json").write_text(json.dumps(truths | {"coords": {"rotate": [90]}}))
     with pytest.raises(ValueError, match="has no pdf_table row whose truth has boxes"):
         bench_tables.own_report(manifest)
+
+
+# docvision's own readers, speed and boxes
+
+
+class Empty:
+    """A reader that finds no table and says that its decoder could not write one."""
+
+    made: ClassVar[list[ParseOptions]] = []
+
+    def __init__(self, options: ParseOptions) -> None:
+        self.options = options
+        self.made.append(options)
+
+    def parse(self, path: Path, pages: str, password: str) -> Document:
+        made = Page(1, 10.0, 10.0, warnings=[f"table 1 {BESIDE}: {self.options.table_reader} of {self.options.model}"])
+        return Document(str(path), [made])
+
+
+def test_engines_of_docvision_differ_by_their_table_reader_and_share_the_model(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bench_tables, "DocumentParser", Empty)
+    engines = {name: TableEngine(bench_tables.ReaderEngine(name)) for name in ("crops", "stream")}
+    monkeypatch.setattr(bench_tables, "TABLE_ENGINES", engines)
+    Empty.made.clear()
+    said: list[str] = []
+    bench_tables.compare(manifest, tmp_path / "out", kinds=["pdf_table"], say=said.append, model="some/model")
+    assert said == [
+        "crops: pdf_table", f"crops: 2 tables {BESIDE}", "stream: pdf_table", f"stream: 2 tables {BESIDE}",
+    ]  # fmt: skip
+    assert [(options.table_reader, options.model) for options in Empty.made] == [
+        ("crops", "some/model"), ("stream", "some/model"),
+    ]  # fmt: skip
+
+
+def small_model() -> DocVisionModel:
+    torch.manual_seed(0)
+    encoder = EncoderConfig(widths=(4, 8, 8, 16), depths=(0, 0, 0, 0))
+    return DocVisionModel(ModelConfig(32, encoder=encoder, decoder=DecoderConfig(1, 2, 48))).eval()
+
+
+def test_the_speed_of_writing_is_that_of_the_true_stream():
+    """Whatever the model would write; each token that the grammar leaves open costs a forward."""
+    report = bench_table_speed.measure(small_model(), [(2, 2), (4, 3)], rounds=1)
+    first, second = report["rows"]
+    assert [row["table"] for row in report["rows"]] == ["2x2", "4x3"] and [first["cells"], second["cells"]] == [4, 12]
+    for row in report["rows"]:
+        assert row["cells"] < row["forwards"] < row["tokens"] and row["written_s"] > 0
+        assert row["crops_fell_back"] in (True, False) and not row["maps_fell_back"]
+    assert first["tokens"] < second["tokens"] and set(report["growth"]) == {
+        "written_s",
+        "maps_s",
+        "crops_s",
+        "stream_s",
+    }
+
+
+def test_growth_is_the_exponent():
+    rows = [{"cells": cells, "x_s": 0.1 * cells**1.5} for cells in (10, 100, 1000)]
+    assert bench_table_speed.growth(rows, "x_s") == 1.5
+
+
+def test_boxes_are_drawn_where_they_are_and_say_how_sure_they_are(tmp_path: Path):
+    path = tmp_path / "two.pdf"
+    path.write_bytes(typst.compile(TWO_TABLES.encode()))
+    (drawn,) = bench_table_boxes.draw_tables(DocumentParser(ParseOptions(layout="rules")), [(path, 1)])
+    colours = {colour for _, colour in drawn.getcolors(1 << 20)}
+    assert {ImageColor.getrgb(bench_table_boxes.BODY), ImageColor.getrgb(bench_table_boxes.GRID)} <= colours
+    cells = [Cell(0, 0, header=True, text_box=Box(0, 0, 1, 1)), Cell(0, 1, text_box=Box(2, 0, 3, 1), confidence=0.2)]
+    block = Block("table", Box(0, 0, 3, 1), table=Table(1, 2, cells))
+    assert bench_table_boxes.cell_boxes(block) == [
+        (Box(0, 0, 1, 1), bench_table_boxes.HEADER), (Box(2, 0, 3, 1), bench_table_boxes.DOUBT),
+    ]  # fmt: skip
+    sheet = Image.open(io.BytesIO(bench_table_boxes.contact_picture([drawn] * 3)))
+    assert sheet.format == "JPEG" and sheet.width > 2 * drawn.width and sheet.height < 3 * drawn.height
+    assert len(bench_table_boxes.contact_picture([drawn] * 3, limit=1)) < len(
+        bench_table_boxes.contact_picture([drawn] * 3)
+    )
+    (tmp_path / "none.pdf").write_bytes(typst.compile(b"Nothing to see."))
+    with pytest.raises(ValueError, match="page 1: no table was found there"):
+        bench_table_boxes.draw_tables(DocumentParser(ParseOptions(layout="rules")), [(tmp_path / "none.pdf", 1)])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["parse", "{pdf}", "--table-reader", "crop"],
+            "'crop' is not one of maps, crops, stream. Did you mean 'crops'?",
+        ),
+        (["parse", "{pdf}", "--table-reader", "crops", "--layout", "rules"], "table_reader 'crops' needs the model"),
+        (["bench", "table-speed", "--sizes", "5by5"], "--sizes '5by5': rows x columns, each from 1 to 60"),
+        (["bench", "table-speed", "--sizes", "5x99"], "--sizes '5x99': rows x columns, each from 1 to 60"),
+        (["bench", "table-boxes", "{pdf}", "-o", "x.jpg", "--table-reader", "map"], "'map' is not one of maps, crops"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "two.pdf"
+    path.write_bytes(typst.compile(TWO_TABLES.encode()))
+    assert main([word.format(pdf=path) for word in words]) == 2
+    assert told in " ".join(capsys.readouterr().err.split())

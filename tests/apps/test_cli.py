@@ -19,7 +19,7 @@ import pytest
 from made_pdfs import MadePage, write_pdf
 from PIL import Image
 
-from apps import batch, cli, outputs
+from apps import cli, inputs, outputs
 from docvision.page import Document
 
 PROSE = ["Read the height at every full hour, 8,760 numbers a year.", "Then sort the readings in columns."]
@@ -30,6 +30,11 @@ FULL = Path("/dev/full")
 @pytest.fixture
 def pdf(tmp_path: Path) -> Path:
     return write_pdf(tmp_path / "report.pdf", [MadePage(PROSE), MadePage(["Second page."])])
+
+
+def names(folder: Path) -> list[str]:
+    """What lies in an output folder, without what it keeps for itself."""
+    return sorted(path.name for path in folder.iterdir() if path.name != ".docvision")
 
 
 def run(*arguments: object) -> int:
@@ -68,7 +73,7 @@ def test_one_input_goes_to_standard_output(pdf: Path, capsys: pytest.CaptureFixt
 def test_every_format_is_written(pdf: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     assert parse(pdf, "-o", out, "-f", "md,html,json,csv,txt", "-q") == 0
-    assert sorted(path.name for path in out.iterdir()) == ["report.html", "report.json", "report.md", "report.txt"]
+    assert names(out) == ["report.html", "report.json", "report.md", "report.txt"]
     assert (out / "report.html").read_text().startswith("<!doctype html>")
     assert Document.from_json((out / "report.json").read_bytes()).source == str(pdf)
     assert (out / "report.md").read_text() == (out / "report.txt").read_text()
@@ -81,9 +86,8 @@ def test_tables_become_one_csv_file_each(tmp_path: Path, monkeypatch: pytest.Mon
     table = Block("table", Box(0, 0, 9, 9), table=Table(1, 2, [Cell(0, 0, "a,b", column_span=2)]))
     pages = [Page(4, 9, 9, [table, table]), Page(7, 9, 9, [table])]
     outputs.write(Document("x", pages), outputs.Item(Path("x.pdf"), "sub/x"), outputs.Outputs(("csv",), tmp_path))
-    names = sorted(path.name for path in (tmp_path / "sub").iterdir())
-    assert names == ["x.p4-t1.csv", "x.p4-t2.csv", "x.p7-t1.csv"]
-    assert list(csv.reader((tmp_path / "sub" / names[0]).open())) == [["a,b", ""]]
+    assert names(tmp_path / "sub") == ["x.p4-t1.csv", "x.p4-t2.csv", "x.p7-t1.csv"]
+    assert list(csv.reader((tmp_path / "sub" / "x.p4-t1.csv").open())) == [["a,b", ""]]
 
 
 def test_a_named_file_takes_one_output(pdf: Path, tmp_path: Path) -> None:
@@ -100,7 +104,7 @@ def test_inputs_of_one_name_never_share_an_output(tmp_path: Path) -> None:
     third = write_pdf(tmp_path / "c" / "Report.PDF", [MadePage(["From c."])])
     out = tmp_path / "out"
     assert parse(first, second, third, first, "-o", out, "-q") == 0
-    texts = {path.name: path.read_text().strip() for path in out.iterdir()}
+    texts = {name: (out / name).read_text().strip() for name in names(out)}
     assert texts == {"report.md": "From a.", "report-2.md": "From b.", "Report-3.md": "From c."}
 
 
@@ -109,8 +113,8 @@ def test_folders_are_searched_in_order_and_mirrored(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         write_pdf(tmp_path / name, [MadePage([name])])
     (tmp_path / "in" / "notes.txt").write_text("no document")
-    items = batch.expand([tmp_path / "in"], skip=tmp_path / "in" / "out")
-    assert [item.name for item in items] == ["a/x", "a/y", "b/x"]
+    found = inputs.find([str(tmp_path / "in")], skip=tmp_path / "in" / "out")
+    assert [name for _, name in found.documents] == ["a/x", "a/y", "b/x"]
     assert parse(tmp_path / "in", "-o", tmp_path / "in" / "out", "-q") == 0
     assert (tmp_path / "in" / "out" / "b" / "x.md").read_text().strip() == "in/b/x.pdf"
 
@@ -140,8 +144,9 @@ def test_bad_inputs_cost_a_line_each_and_the_batch_goes_on(
     assert len(lines) == len(bad) + 2
     for path, line in zip(bad, lines, strict=False):
         assert line.startswith("failed: ") and str(path) in line
+    assert lines[-1].endswith(f"in {out / 'failures.jsonl'}")
     assert lines[-1].startswith("7 documents: 1 ok, 0 partial, 6 failed; 2 pages in ")
-    assert [path.name for path in out.iterdir()] == ["report.md"]
+    assert names(out) == ["failures.jsonl", "report.md"]
     assert parse(*bad, "-o", out, "-q") == 1
 
 
@@ -210,16 +215,20 @@ def test_an_output_folder_that_cannot_be_written(pdf: Path, capsys: pytest.Captu
 def test_a_full_disk_fails_the_document_and_leaves_no_partial_file(
     pdf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(source: object, target: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    replace = os.replace
 
-    monkeypatch.setattr(batch.os, "replace", full)
+    def full(source: object, target: Path) -> None:
+        if target.suffix == ".md":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(outputs.os, "replace", full)
     out = tmp_path / "out"
     assert parse(pdf, "-o", out) == 1
     line = capsys.readouterr().err.splitlines()[0]
     reason = f"{out / 'report.md'} was not written: the disk is full; free some space and run again"
     assert line == f"failed: {pdf}: {reason}"
-    assert list(out.iterdir()) == []
+    assert names(out) == ["failures.jsonl"] and not list((out / ".docvision").glob("*/*"))
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
@@ -340,15 +349,15 @@ def test_an_interrupt_leaves_whole_outputs_and_nothing_else(tmp_path: Path, numb
     inputs = [write_pdf(tmp_path / f"{index:03d}.pdf", pages) for index in range(150)]
     out = tmp_path / "out"
     with start("parse", *inputs, "--layout", "rules", "-o", out, "-f", "json,md", "-q") as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (out / "002.md").exists():
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.01)
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and err.splitlines()[-1] == "docvision: interrupted"
-    names = sorted(path.name for path in out.iterdir())
-    assert 5 <= len(names) < 300 and not [name for name in names if name.startswith(".")]
+    assert 5 <= len(names(out)) < 300 and not [name for name in names(out) if name.startswith(".")]
+    assert not list(out.rglob("*.tmp"))
     for path in out.glob("*.json"):
         assert len(Document.from_json(path.read_bytes()).pages) == 1
     for path in out.glob("*.md"):
@@ -370,7 +379,7 @@ def test_an_empty_folder_beside_a_document_is_one_failure(
     (tmp_path / "empty").mkdir()
     assert parse(pdf, tmp_path / "empty", "-o", tmp_path / "out") == 3
     assert "empty" in capsys.readouterr().err
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [f"{pdf.stem}.md"]
+    assert names(tmp_path / "out") == ["failures.jsonl", f"{pdf.stem}.md"]
 
 
 @pytest.mark.parametrize("arguments", [("",), ("{pdf}", "--pages", "0"), ("{pdf}", "--pages", "1,r0")])

@@ -5,19 +5,27 @@ What needs a browser stands in tests/slow/test_demo_browser.py.
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import io
 import json
 import re
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_pdfs import MadePage, write_pdf
 from PIL import Image
 
+from apps import demo_reading
 from apps import demo_views as views
-from apps.demo_reading import Job, Progress, ReadingProcess, ReadingStopped, picture_path, serve
+from apps.demo_drawing import Order, OrderError, classes
+from apps.demo_process import MAX_WAITING, Pool, WorkStopped
+from apps.demo_reading import Job, Progress, picture_path
 from apps.demo_visits import Limits, Opened, Visit, VisitError, Visits, archive, edit_table, safe_name, table_rows
+from apps.demo_worker import serve
 from docvision.page import Block, Box, Cell, Document, Page, Table
 
 HOSTILE = '<script>alert(1)</script>"><svg onload=alert(2)>'
@@ -112,7 +120,7 @@ def test_nothing_is_left_when_a_visit_ends(tmp_path: Path) -> None:
     theirs.given.add(shared.parent)
     theirs.take(shared, Limits())
     visits.end("me")
-    assert mine.stop.is_set() and not mine.folder.exists() and not upload.exists()
+    assert all(stop.is_set() for stop in mine.stops.values()) and not mine.folder.exists() and not upload.exists()
     assert shared.exists() and len(list(theirs.folder.rglob("*.pdf"))) == 1
     visits.end_all()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
@@ -158,8 +166,19 @@ def test_text_of_a_document_is_escaped_on_the_page(tmp_path: Path) -> None:
     table = Block("table", Box(0, 20, 50, 40), table=Table(1, 1, [Cell(0, 0, HOSTILE)]))
     page = Page(1, 100, 100, [block, table], warnings=[HOSTILE], error=HOSTILE)
     opened = Opened(HOSTILE, tmp_path, Document(HOSTILE, [page, Page(2, 9, 9)], warnings=[HOSTILE]))
-    picture, text, blocks, _, _ = views.page(opened, 1)
-    parts = (picture, text, blocks, views.summary([opened], [HOSTILE]), views.status(HOSTILE), views.thumbnails(opened))
+    picture, text, blocks, markdown, body = views.page(opened, 1)
+    parts = (
+        picture,
+        text,
+        blocks,
+        markdown,
+        body,
+        views.title(opened),
+        views.problem(HOSTILE),
+        views.summary([opened], [HOSTILE]),
+        views.status(HOSTILE),
+        views.thumbnails(opened),
+    )
     for part in parts:
         assert "<script" not in part and "<svg onload" not in part
     assert "&lt;script&gt;" in picture and "&lt;script" in text and "&lt;script&gt;" in blocks
@@ -173,16 +192,16 @@ def test_a_page_that_is_not_there_shows_the_nearest(tmp_path: Path) -> None:
 # Reading
 
 
-def read(process: ReadingProcess, path: Path, **options: object) -> Progress:
+def read(pool: Pool, path: Path, **options: object) -> Progress:
     job = Job(str(path), str(path.parent), **options)  # type: ignore[arg-type]
-    return list(process.read(job, SECONDS))[-1]
+    return list(demo_reading.read(pool, job, SECONDS))[-1]
 
 
 @pytest.fixture(scope="module")
-def process() -> object:
-    made = ReadingProcess()
+def pool() -> object:
+    made = Pool("docvision-tiny", 1)
     yield made
-    made.stop()
+    made.close()
 
 
 @pytest.fixture
@@ -190,8 +209,8 @@ def pdf(tmp_path: Path) -> Path:
     return write_pdf(tmp_path / "a.pdf", [MadePage([text]) for text in PAGES])
 
 
-def test_a_document_comes_with_pictures_and_progress(process: ReadingProcess, pdf: Path) -> None:
-    done = read(process, pdf, text="layer", pages="2-", max_pages=3)
+def test_a_document_comes_with_pictures_and_progress(pool: Pool, pdf: Path) -> None:
+    done = read(pool, pdf, text="layer", pages="2-", max_pages=3)
     assert (done.count, done.selected, len(done.pages)) == (5, [2, 3, 4], 3)
     assert done.document is not None and done.document.source == "a.pdf"
     assert [page.blocks[0].text for page in done.document.pages] == PAGES[1:4]
@@ -199,35 +218,88 @@ def test_a_document_comes_with_pictures_and_progress(process: ReadingProcess, pd
         assert large.width == 935 and small.width == 120
 
 
-def test_a_bad_document_is_a_message_and_the_next_one_is_read(process: ReadingProcess, pdf: Path) -> None:
+def test_a_bad_document_is_a_message_and_the_next_one_is_read(pool: Pool, pdf: Path) -> None:
     broken = pdf.with_name("broken.pdf")
     broken.write_bytes(b"%PDF-1.7 and no more")
-    with pytest.raises(ReadingStopped, match="broken.pdf is damaged") as failure:
-        read(process, broken)
+    with pytest.raises(WorkStopped, match="broken.pdf is damaged") as failure:
+        read(pool, broken)
     assert str(pdf.parent) not in str(failure.value)
-    with pytest.raises(ReadingStopped, match="page 9 of the selection '9' is not there"):
-        read(process, pdf, pages="9")
-    assert len(read(process, pdf, text="layer").pages) == 5
+    with pytest.raises(WorkStopped, match="page 9 of the selection '9' is not there"):
+        read(pool, pdf, pages="9")
+    assert len(read(pool, pdf, text="layer").pages) == 5
 
 
-def test_a_crash_or_a_stop_costs_one_document(process: ReadingProcess, pdf: Path) -> None:
-    steps = process.read(Job(str(pdf), str(pdf.parent), text="layer"), SECONDS)
-    next(steps)
-    process._process.kill()  # type: ignore[union-attr]
-    with pytest.raises(ReadingStopped, match=r"crash|unexpectedly"):
+def test_a_crash_or_a_stop_costs_one_document(pool: Pool, pdf: Path) -> None:
+    job = Job(str(pdf), str(pdf.parent), text="layer")
+    steps = demo_reading.read(pool, job, SECONDS)
+    while not next(steps).selected:
+        pass
+    pool._all[0]._process.kill()  # type: ignore[union-attr]
+    with pytest.raises(WorkStopped, match=r"crash|unexpectedly"):
+        # What was answered before the crash may still be there: then the next document finds the dead process.
         list(steps)
-    with pytest.raises(ReadingStopped, match="stopped"):
-        list(process.read(Job(str(pdf), str(pdf.parent), text="layer"), SECONDS, lambda: True))
-    assert len(read(process, pdf, text="layer").pages) == 5
+        list(demo_reading.read(pool, job, SECONDS))
+        raise WorkStopped("crash: nobody was hurt")
+    with pytest.raises(WorkStopped, match="stopped"):
+        list(demo_reading.read(pool, job, SECONDS, lambda: True))
+    assert len(read(pool, pdf, text="layer").pages) == 5
 
 
-def test_time_that_runs_out_keeps_what_was_read(process: ReadingProcess, pdf: Path) -> None:
-    with pytest.raises(ReadingStopped, match="no page was read within 0 seconds: choose fewer pages"):
-        list(process.read(Job(str(pdf), str(pdf.parent), text="layer"), 0))
+def test_time_that_runs_out_keeps_what_was_read(pool: Pool, pdf: Path) -> None:
+    with pytest.raises(WorkStopped, match="no page was read within 0 seconds: choose fewer pages"):
+        list(demo_reading.read(pool, Job(str(pdf), str(pdf.parent), text="layer"), 0))
     answers = io.StringIO()
-    serve(io.StringIO(json.dumps({"path": str(pdf), "folder": str(pdf.parent), "text": "layer"}) + "\n"), answers)
+    job = {"kind": "read", "path": str(pdf), "folder": str(pdf.parent), "text": "layer"}
+    serve(io.StringIO(json.dumps(job) + "\n"), answers)
     lines = answers.getvalue().splitlines()
-    assert [next(iter(json.loads(line))) for line in lines] == ["selected", *["page"] * 5, "document"]
+    assert [next(iter(json.loads(line))) for line in lines] == ["selected", *["page"] * 5, "document", "end"]
+
+
+def test_those_who_wait_are_served_in_order_and_too_many_are_turned_away() -> None:
+    pool = Pool("docvision-tiny", 1)
+    first = pool._turn(lambda: False)
+    with pytest.raises(StopIteration) as taken:
+        next(first)
+    waiting = [pool._turn(lambda: False) for _ in range(MAX_WAITING)]
+    assert [next(each)["waiting"] for each in waiting] == list(range(1, MAX_WAITING + 1))
+    with pytest.raises(WorkStopped, match=f"{MAX_WAITING} others are waiting already"):
+        next(pool._turn(lambda: False))
+    waiting[0].close()
+    assert next(waiting[1]) == {"waiting": 1} and next(waiting[2]) == {"waiting": 2}
+    pool._idle.append(taken.value.value)
+    assert next(waiting[2]) == {"waiting": 1}, "the one before is served first"
+    with pytest.raises(StopIteration):
+        next(waiting[1])
+
+
+# Images
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        ({"label": "house"}, "no class 'house': one of t-shirt"),
+        ({"label": "bag", "seed": -1}, "seed -1: a whole number"),
+        ({"label": "bag", "guidance": 99.0}, "guidance 99: from 1 to 5"),
+        ({"label": "bag", "count": 1000}, "1000 images: from 1 to 16"),
+    ],
+)
+def test_orders_beyond_the_limits_are_refused(order: dict[str, Any], told: str) -> None:
+    with pytest.raises(OrderError, match=told):
+        Order(**order)
+
+
+def test_one_seed_is_one_picture_whatever_else_is_drawn(pool: Pool) -> None:
+    def drawn(count: int, **options: Any) -> list[str]:
+        order = Order("sneaker", count=count, **options)
+        return [found["image"] for found in pool.ask({"kind": "draw", **asdict(order)}, SECONDS) if "image" in found]
+
+    three = drawn(3, seed=7)
+    assert len(set(three)) == 3 and drawn(1, seed=7) == three[:1]
+    assert drawn(1, seed=8) != three[:1] and drawn(1, seed=7, guidance=4.0) != three[:1]
+    with Image.open(io.BytesIO(base64.b64decode(three[0]))) as image:
+        assert image.size == (28, 28) and image.getextrema()[0] < image.getextrema()[1]
+    assert "sneaker" in classes() and len(classes()) == 10
 
 
 # The server
@@ -236,6 +308,7 @@ def test_time_that_runs_out_keeps_what_was_read(process: ReadingProcess, pdf: Pa
 def test_programs_get_the_document_and_nothing_is_left(pdf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gradio")
     from gradio_client import Client, handle_file
+    from gradio_client.exceptions import AppError
 
     from apps.demo import serving
 
@@ -247,12 +320,27 @@ def test_programs_get_the_document_and_nothing_is_left(pdf: Path, monkeypatch: p
         assert address.startswith("http://127.0.0.1:")
         client = Client(address, verbose=False)
         files = [handle_file(str(pdf)), handle_file(str(pdf))]
-        (found,) = client.predict(files, "", "layer", "", api_name="/parse")
+        (found,) = client.predict(files, text="layer", api_name="/parse")
         assert found["name"] == "a.pdf" and found["markdown"] == f"{PAGES[0]}\n\n{PAGES[1]}\n"
         assert "reads 2 of the 5 pages at once" in Document.from_json(found["document"]).warnings[0]
         assert [path for path in folder.rglob("*.pdf")] == []
         broken = pdf.parent / "broken.png"
         broken.write_text("no picture")
-        (failed,) = client.predict([handle_file(str(broken))], "", "layer", "", api_name="/parse")
+        (failed,) = client.predict([handle_file(str(broken))], api_name="/parse")
         assert failed["status"] == "failed" and "neither a PDF nor" in failed["error"]
+        (failed,) = client.predict([handle_file(str(pdf))], decoding="guess", api_name="/parse")
+        assert failed["status"] == "failed" and "no decoding 'guess' with this model: line" in failed["error"]
+        with pytest.raises(AppError, match="no class 'house'"):
+            client.predict("house", api_name="/draw")
+        monkeypatch.chdir(pdf.parent)
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            exec(documented().replace("http://127.0.0.1:7860", address).replace("report.pdf", "a.pdf"), {})
+        assert PAGES[0] in shown.getvalue() and Path("sneaker.png").read_bytes().startswith(b"\x89PNG")
     assert list(folder.glob("docvision-demo-*")) == []
+
+
+def documented() -> str:
+    """The Python of docs/demo.md."""
+    text = (Path(__file__).parents[2] / "docs" / "demo.md").read_text("utf-8")
+    return "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))

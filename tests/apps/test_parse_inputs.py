@@ -10,7 +10,7 @@ import pytest
 from made_pdfs import MadePage, write_pdf
 from PIL import Image
 
-from apps import batch, bench, cli
+from apps import batch_log, bench, cli
 from docvision.page import Document, Page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,10 +125,11 @@ def test_a_document_without_a_page_leaves_no_output_and_no_stale_one(
     (out / "other.md").write_text("of another document")
     earlier = (out / "report.md").read_text()
     monkeypatch.setattr("docvision.parse.DocumentParser.parse", lambda *a, **o: failed(1))
-    assert parse(pdf, "-o", out, "-f", "md,json") == 1
+    assert parse(pdf, "-o", out, "-f", "md,json", "--no-resume") == 1
     line = capsys.readouterr().err.splitlines()[0]
     assert line.startswith(f"failed: {pdf}: 1 page: page 1: the page is damaged; the earlier report.md is now")
-    assert sorted(path.name for path in out.iterdir()) == ["other.md", "report.json.stale", "report.md.stale"]
+    names = sorted(path.name for path in out.iterdir())
+    assert names == [".docvision", "failures.jsonl", "other.md", "report.json.stale", "report.md.stale"]
     assert (out / "report.md.stale").read_text() == earlier
 
 
@@ -149,7 +150,12 @@ def test_tables_of_an_earlier_run_do_not_stay_among_todays(pdf: Path, tmp_path: 
         (tmp_path / name).write_text("a,b")
     assert parse(pdf, "-o", tmp_path, "-f", "csv", "-q") == 0  # it has no table
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"report.pdf", "report.p1-t1.csv.stale", "report.p2-t1.csv.bak", "reports.p1-t1.csv"}
+    assert names - {".docvision"} == {
+        "report.pdf",
+        "report.p1-t1.csv.stale",
+        "report.p2-t1.csv.bak",
+        "reports.p1-t1.csv",
+    }
 
 
 def test_an_input_is_never_set_aside(tmp_path: Path) -> None:
@@ -197,5 +203,5 @@ def test_speeds_of_unread_files_are_no_speeds(
 
 
 def test_a_count_of_one_is_no_plural() -> None:
-    assert batch.Tally(1, ok=1, pages=1).summary().startswith("1 document: 1 ok, 0 partial, 0 failed; 1 page in ")
-    assert "2 documents: " in batch.Tally(2, pages=0).summary() and "; 0 pages in " in batch.Tally(2).summary()
+    assert batch_log.Tally(1, ok=1, pages=1).summary().startswith("1 document: 1 ok, 0 partial, 0 failed; 1 page in ")
+    assert "2 documents: " in batch_log.Tally(2, pages=0).summary() and "; 0 pages in " in batch_log.Tally(2).summary()

@@ -354,3 +354,17 @@ def test_the_gate_rises_with_the_cost_of_a_draft() -> None:
             pace.record(1, False, 1.0, 1.0, 0, False)
         gates.append(pace.threshold(1))
     assert gates == sorted(gates) and gates[0] < 0.1 < gates[2]
+
+
+def test_a_trial_that_wins_nothing_ends_early() -> None:
+    """A drafter that takes a cycle to get going may lose two plain steps, not four cycles' worth."""
+    pace = Pace()
+    lost, plain = 0.0, 0
+    while not lost:
+        drafting = pace.wants_draft(32, False)
+        pace.record(32, False, 2.2 if drafting else 1.0, 1.0, 4, drafting)
+        lost, plain = 1.2 if drafting else 0.0, plain + 1
+    while pace.wants_draft(32, False):
+        pace.record(32, False, 2.2, 1.0, 4, True)
+        lost += 1.2
+    assert plain == Pace.SAMPLES + 1 and lost == pytest.approx(2.4)

@@ -11,6 +11,8 @@ def test_gate_closes_on_the_paths_probability() -> None:
     sure = torch.tensor([[0.9, 0.9, 0.5, 0.9], [0.2, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
     assert gated_length(sure, 0.5).tolist() == [3, 1, 4]
     assert gated_length(sure, 0.0).tolist() == [4, 4, 4]
+    # The sure row alone does not pay for slots that all three rows compute.
+    assert gated_length(sure, 0.6).tolist() == [3, 1, 3]
 
 
 def test_line_head_drafts_are_lined_up_again() -> None:

@@ -130,6 +130,37 @@ def test_a_map_that_sees_nothing_leaves_the_rows_to_the_ink() -> None:
     assert spans(found) == set(plain(8, 3))
 
 
+PROSE = "this is a line of running text that goes from one side of the table to its other side,"
+
+
+@pytest.mark.parametrize(("above", "below"), [(3, 0), (0, 4), (3, 3)])
+@pytest.mark.parametrize("step", [13, 20])
+def test_paragraphs_above_and_below_are_no_rows(above: int, below: int, step: int) -> None:
+    """Set tight, the lines of a paragraph touch."""
+    drawn = draw_table(plain(5, 5), 5, 5)
+    shift = above * step
+    page = Image.new("L", (drawn.image.width, drawn.image.height + (above + below) * step), 255)
+    page.paste(drawn.image, (0, shift))
+    pen = ImageDraw.Draw(page)
+    for number in range(above + below):
+        y = 6 + number * step + (0 if number < above else drawn.image.height)
+        last = number in (above - 1, above + below - 1)
+        pen.text((LEFT + 4, y), "and ends here." if last and number else PROSE, font=FONT, fill=0)
+    found = read_table(Box(0, 0, *page.size), ground_ink(page), None, TEXT_HEIGHT)
+    assert found is not None and spans(found) == set(plain(5, 5))
+    assert found.box.y0 >= shift and found.box.y1 <= shift + drawn.image.height
+
+
+def test_one_long_line_and_a_table_of_text_stay_as_they_are() -> None:
+    """A note below a table is a row; and prose in two columns is not prose across them."""
+    texts = plain(5, 5) | {(5, 0, 1, 5): PROSE}
+    noted = draw_table(texts, 6, 5).read(None)
+    assert noted.table is not None and noted.table.rows == 6
+    words = {(r, c, 1, 1): f"some words of cell {r} and {c}" for r in range(6) for c in range(2)}
+    wide = draw_table({(r, 2 * c, 1, 2): text for (r, c, _, _), text in words.items()}, 6, 4).read(None)
+    assert wide.table is not None and (wide.table.rows, wide.table.columns) == (6, 2)
+
+
 def test_a_line_below_the_header_ends_it() -> None:
     ruled = draw_table(headed(), 5, 4, "booktabs").read(None)
     assert ruled.table is not None and ruled.table.header_rows == 1

@@ -7,7 +7,7 @@ from docvision import methods
 from docvision.config import DecoderConfig, EncoderConfig, ModelConfig
 from docvision.decode import Hints, Plan, Session, decode, text_prompt
 from docvision.encoder import Memory
-from docvision.methods.base import MethodError, run_text
+from docvision.methods.base import MethodError, TextRun, run_text
 from docvision.methods.pmtp import ProgressiveModule
 from docvision.model import DocVisionModel
 
@@ -218,7 +218,43 @@ def test_curriculum_opens_far_depths_as_near_ones_become_right(learnt, memory, w
         assert early == pytest.approx([1.0, 0.6, 0.36])
     else:
         assert early[1:] == pytest.approx([trained.least] * 2, abs=0.02)
-        assert min(depth_weights(learnt, trained)) > 0.5
+        assert min(depth_weights(learnt, trained)) > 10 * trained.least
+
+
+def test_a_frozen_core_gives_the_same_losses_and_gradients_for_less(learnt, memory) -> None:
+    """Then the text runs by itself and the registers behind it, from the cache."""
+    inputs, targets = teacher(learnt)
+    method = methods.build("ptp", learnt, {**OPTIONS["ptp"], "share": 0.5})
+    results = []
+    for trained in (False, True):
+        method.zero_grad()
+        for parameter in learnt.decoder.parameters():
+            parameter.requires_grad_(trained)
+        _, losses = run_text(learnt.decoder, memory, inputs, targets, {"ptp": method}, torch.Generator().manual_seed(4))
+        losses["ptp"].backward()
+        results.append((losses["ptp"].item(), method.register.grad))
+    learnt.zero_grad()
+    assert results[1][0] == pytest.approx(results[0][0], abs=1e-5)
+    torch.testing.assert_close(results[1][1], results[0][1], atol=1e-6, rtol=1e-3)
+
+
+def test_a_share_of_the_anchors_gives_the_losses_of_that_stretch(learnt, memory) -> None:
+    inputs, targets = teacher(learnt)
+    options = {**OPTIONS["pmtp"], "weights": "uniform", "target": "gold"}
+    part = methods.build("pmtp", learnt, {**options, "share": 0.3})
+    whole = methods.build("pmtp", learnt, options)
+    whole.load_state_dict(part.state_dict())
+    run = TextRun(
+        learnt.decoder, memory, inputs, targets, learnt.decoder(inputs, torch.arange(inputs.shape[1]), memory)
+    )
+    starts = set()
+    for seed in range(8):
+        part.expand(inputs, targets, torch.Generator().manual_seed(seed))
+        stretch = part._stretch
+        starts.add(stretch.start)
+        assert stretch.stop - stretch.start == round(0.3 * inputs.shape[1]) + part.depth <= inputs.shape[1]
+        assert part.losses(run, None)[""].item() == pytest.approx(whole.losses(run.part(stretch), None)[""].item())
+    assert len(starts) > 2
 
 
 def test_gate_shortens_drafts_without_changing_the_text(learnt, memory) -> None:
@@ -279,11 +315,12 @@ def test_line_head_drafts_whole_lines(learnt, memory, monkeypatch) -> None:
         return found.forwards
 
     eos = learnt.vocabulary.eos
-    assert forwards([list(row) for row in plain]) == 1
+    # A tail that one row in six has to itself does not pay in the first forward: it takes one of its own.
+    assert forwards([list(row) for row in plain]) == 2
     slips = [[token if place != len(row) // 2 else 65 for place, token in enumerate(row)] for row in plain]
-    assert forwards(slips) == 2
+    assert forwards(slips) <= 4
     dropped = [row[: len(row) // 2] + row[len(row) // 2 + 1 :] for row in plain]
-    assert forwards(dropped) <= 5
+    assert forwards(dropped) <= 7
     assert forwards([[eos]] * len(plain)) > 10
 
 

@@ -100,6 +100,7 @@ def test_evaluate_names_its_features_and_floors(run, tmp_path, capsys, monkeypat
     floor = next(name for name in report if name.startswith("FD-clf-") and name.endswith(" floor"))
     assert set(report[floor]) == {"halves", "train", "reconstructions"}
     assert {"nll", "bits", "psnr", "usage", "guidance 1", "guidance 2"} <= set(report)
+    assert 0 <= report[f"agreement-{floor.removeprefix('FD-').removesuffix(' floor')} of real images"] <= 1
     figures = report["guidance 2"]
     assert floor.removesuffix(" floor") in figures and "copies" in figures and "FID" not in figures
     with np.load(f"{run}/evaluation/samples-guidance-2.npz") as held:

@@ -89,9 +89,11 @@ def test_targets_are_those_of_the_whole_grid(rate):
     assert next_token_loss(model, hidden, cells, ids) < 1e-6
     head = ForesightHead(model.config.decoder(), 64, CELLS, 1, GRID)
     below = F.pad((cells + GRID).clamp(max=CELLS - 1), (1, 0))
-    head.forward = Oracle(below).forward
+    head.norm, head.out = torch.nn.Identity(), torch.nn.Linear(64, CELLS, bias=False)
+    head.out.weight = torch.nn.Parameter(50 * torch.eye(CELLS, 64))
+    head.states = lambda hidden, positions: F.one_hot(below[:, : hidden.shape[1]], 64).float()
     assert head.loss(hidden, model.positions(cells), cells, ids) < 1e-6
-    head.forward = Oracle((below - 1).clamp(min=0)).forward
+    head.states = lambda hidden, positions: F.one_hot((below - 1).clamp(min=0)[:, : hidden.shape[1]], 64).float()
     assert head.loss(hidden, model.positions(cells), cells, ids) > 10
 
 

@@ -46,13 +46,23 @@ def test_interval_is_students():
 
 def test_rows_pair_seeds_and_choose_the_guidance_on_plain_training():
     runs = [
-        {"budget": "full", "arm": arm, "seed": seed, "steps": 9, "nll": nll + seed, "FD 1": 9.0, "FD 2": fd}
+        {
+            "budget": "full",
+            "arm": arm,
+            "seed": seed,
+            "steps": 9,
+            "nll": nll + seed,
+            "cpu_seconds": 1.0 + seed,
+            "FD 1 7": 9.0,
+            "FD 2 7": fd,
+        }
         for arm, nll, fd in (("base", 3.0, 5.0), ("all", 2.5, 11.0))
         for seed in (0, 1, 2)
     ]
-    plain, aided = rows_of(runs, Protocol(guidances=(1.0, 2.0)))
-    assert (plain["nll"], plain["FD 2"], plain["paper's FID"]) == (4.0, 5.0, 21.96) and "FD 1" not in plain
-    assert aided["nll - base"] == "-0.5000 +- 0.0000" and aided["FD 2 - base"] == "+6.0000 +- 0.0000"
+    plain, aided = rows_of(runs, Protocol(each=7, guidances=(1.0, 2.0)))
+    assert (plain["nll"], plain["FD 2 7"], plain["paper's FID"]) == (4.0, 5.0, 21.96) and "FD 1 7" not in plain
+    assert plain["CPU s"] == 2.0
+    assert aided["nll - base"] == "-0.5000 +- 0.0000" and aided["FD 2 7 - base"] == "+6.0000 +- 0.0000"
 
 
 def test_step_arms_hold_one_phase_each(tmp_path):
@@ -88,3 +98,14 @@ def test_bench_runs_every_arm_and_goes_on_where_it_was_cut_off(digits, tmp_path,
     assert all(2.5 < run["nll"] < 3 for run in report["runs"])
     again = bench_mtar(recipe, Protocol(seeds=1, each=0, timed_rounds=1))
     assert len(trained) == 11 and again["rows"] == report["rows"]
+    monkeypatch.setattr("imagegen.classifier.STEPS", 1)
+    later = bench_mtar(recipe, Protocol(seeds=1, arms=("all",), each=2, guidances=(1.5,), timed_rounds=1))
+    assert len(trained) == 11 and [row["arm"] for row in later["rows"]] == ["base", "all", "base", "all", "base"]
+    assert all(row["FD 1.5 2"] >= 0 for row in later["rows"]) and later["score_seconds"] > 0
+    fewer = bench_mtar(recipe, Protocol(seeds=1, arms=("all",), each=0, held=20, timed_rounds=1))
+    assert len(trained) == 11 and fewer["rows"][0]["nll"] != report["rows"][0]["nll"]
+
+
+def test_unknown_arms_are_named():
+    with pytest.raises(ValueError, match="arm XYZ: unknown, one of base, MTP"):
+        Protocol(arms=("all", "XYZ"))

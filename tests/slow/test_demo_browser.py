@@ -1,7 +1,7 @@
 """The demo in a real browser: Chromium, driven by Playwright, against a server of its own.
 
 Skipped where there is no Chromium or no Playwright.  Pictures of the page are written to the folder that
-DOCVISION_SHOTS names, if it is set.
+DOCVISION_SHOTS names, if it is set; DOCVISION_DEMO_MODEL names another model than the packaged one.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     """(address, temporary folder) of a demo that runs as people run it; afterwards the folder is empty."""
     folder = tmp_path_factory.mktemp("demo")
     command = [sys.executable, "-m", "apps.cli", "demo", "--port", "0", "--max-pages", "12", "--max-mb", "20"]
+    if model := os.environ.get("DOCVISION_DEMO_MODEL"):
+        command += ["--model", model]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)}
     )
@@ -84,9 +86,9 @@ class Visitor:
             self.faults.append(f"a request to {request.url}")
 
     def upload(self, *paths: Path) -> None:
-        self.page.set_input_files("#settings input[type=file]", [str(path) for path in paths])
+        self.page.set_input_files("#desk input[type=file]", [str(path) for path in paths])
         for path in paths:
-            self.page.wait_for_selector(f"#settings .file-preview :text('{path.stem[:3]}')")
+            self.page.wait_for_selector(f"#desk .file-preview :text('{path.stem[:3]}')")
 
     def read(self, *paths: Path) -> None:
         self.upload(*paths)
@@ -141,6 +143,7 @@ def test_a_pdf_is_read_checked_and_corrected(visit: Any, examples: Path, tmp_pat
     page.click("#blocks button[data-block='1-0']")
     assert page.get_attribute("#picture g.chosen", "data-block") == "1-0"
     visitor.shot("blocks")
+    assert "chosen" in page.get_attribute("#blocks button[data-block='1-0']", "class")
     visitor.tab("Tables")
     cell = page.locator("#cells [role=gridcell]").filter(has_text="1.42").first
     cell.dblclick()
@@ -205,12 +208,62 @@ def test_two_visitors_and_a_stop(visit: Any, server: tuple[str, Path], three_pag
     assert not list(visits.rglob("pages.pdf"))
 
 
-def test_a_phone_shows_all_of_it(visit: Any, examples: Path) -> None:
-    visitor = visit(PHONE)
+def test_the_decoder_is_watched_or_the_page_says_why_not(visit: Any, examples: Path) -> None:
+    visitor = visit()
     visitor.read(examples / "two-columns.pdf")
     page = visitor.page
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    page.locator("#picture").scroll_into_view_if_needed()
+    visitor.tab("Tokens")
+    page.wait_for_selector("#model :text('million parameters')")
+    if "has no trained decoder" in page.inner_text("#model"):
+        assert page.is_disabled("#watch") and not page.inner_text("#race")
+        visitor.shot("tokens-none")
+        return
+    page.click("#picture g[data-block='1-2']")
+    assert page.input_value("#from-block input") == "3"
+    page.click("#watch")
+    page.wait_for_selector("#race .dv-kept, #race .dv-own")
+    page.wait_for_selector("#race [data-replay]")
+    assert re.match(r"[\d.]+ times as fast as plain decoding, with the same text", page.inner_text("#race .dv-verdict"))
+    plain, drafted = (page.locator(f"#race figure:first-of-type .dv-arm:nth-of-type({row}) p") for row in (1, 2))
+    assert plain.inner_text() == drafted.inner_text() != ""
+    visitor.shot("tokens")
+    page.click("#race [data-replay]")
+    assert page.locator("#race .dv-race.replay").count() == 1
+
+
+def test_images_are_drawn_by_seed(visit: Any) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.tab("Images")
+
+    def drawn(seed: int) -> list[str]:
+        page.fill("#seed input", str(seed))
+        page.click("#draw")
+        page.wait_for_selector(f"#images :text('seed {seed}')")
+        page.wait_for_selector("#images a[download]")
+        return [image.get_attribute("src") for image in page.locator("#images img").all()]
+
+    first = drawn(3)
+    assert len(first) == 8 and drawn(4) != first and drawn(3) == first
+    visitor.shot("images")
+    with page.expect_download() as download:
+        page.click("#images a[download]")
+    assert download.value.suggested_filename == "t-shirt-seed3-guidance1.5.png"
+    page.fill("#seed input", "5")
+    page.click("#draw")
+    page.click("#stop-draw")
+    page.wait_for_selector("#draw-status :text('stopped')")
+    page.wait_for_selector("#draw:not([disabled])")
+
+
+def test_a_phone_shows_all_of_it(visit: Any, examples: Path) -> None:
+    visitor = visit(PHONE)
+    visitor.shot("phone-start")
+    visitor.read(examples / "two-columns.pdf")
+    page = visitor.page
+    for tab in ("Text", "Blocks", "Tables"):
+        visitor.tab(tab)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], tab
     page.evaluate("document.querySelector('#results').scrollIntoView()")
     visitor.shot("phone")
 
@@ -218,14 +271,19 @@ def test_a_phone_shows_all_of_it(visit: Any, examples: Path) -> None:
 def test_no_serious_fault_for_people_with_disabilities(visit: Any, examples: Path) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     visitor = visit()
+    check(axe, visitor, "start")
     visitor.read(examples / "two-columns.pdf")
-    for tab in ("Text", "Blocks", "Tables"):
+    for tab in ("Text", "Blocks", "Tables", "Tokens", "Markdown", "JSON", "Images"):
         visitor.tab(tab)
-        found = axe.Axe().run(visitor.page).response["violations"]
-        serious = [
-            f"{fault['id']}: {node['target']}"
-            for fault in found
-            if fault["impact"] in ("serious", "critical")
-            for node in fault["nodes"]
-        ]
-        assert serious == [], tab
+        check(axe, visitor, tab)
+
+
+def check(axe: Any, visitor: Visitor, name: str) -> None:
+    """No violation that axe-core calls serious or critical."""
+    serious = [
+        f"{fault['id']}: {node['target']}"
+        for fault in axe.Axe().run(visitor.page).response["violations"]
+        if fault["impact"] in ("serious", "critical")
+        for node in fault["nodes"]
+    ]
+    assert serious == [], name

@@ -1,0 +1,1 @@
+"""The HTTP service: documents in by POST, structure out."""
