@@ -138,10 +138,13 @@ def train(
     try:
         _load(recipe, given)  # a mistake in it is told before torch is loaded
         if Path(recipe).stem.startswith("hf-"):  # beside a model of Hugging Face
-            from docvision.hf_vlm.recipe import main as run
+            from docvision.hf_vlm.recipe import main as train_beside
+
+            train_beside(recipe, given)
         else:
-            from docvision.train import main as run
-        run(recipe, given)
+            from docvision.train import main as train_own
+
+            train_own(recipe, given)
     except RecipeError as error:
         raise UsageError(str(error)) from None
     except ImportError as error:

@@ -246,6 +246,7 @@ def run(settings: ServiceSettings, host: str, port: int, on_start: Callable[[str
         on_start: called with the address when it is there.
 
     Raises:
+        KeyboardInterrupt: a signal came.
         OSError: the address is taken or not there.
     """
     config = uvicorn.Config(
@@ -260,5 +261,6 @@ def run(settings: ServiceSettings, host: str, port: int, on_start: Callable[[str
     address = f"http://{name}:{bound.getsockname()[1]}"
     try:
         _Server(config, lambda: on_start(address)).run(sockets=[bound])
+        raise KeyboardInterrupt  # only a signal ends it, and uvicorn's own does nothing where SIGINT is ignored
     finally:
         bound.close()

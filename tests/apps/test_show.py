@@ -236,7 +236,7 @@ def test_parse_writes_overlay_and_passages(tmp_path: Path) -> None:
     pdf = write_pdf(tmp_path / "a.pdf", [MadePage(PROSE)])
     out = tmp_path / "out"
     assert run("parse", "--layout", "rules", pdf, "-o", out, "-f", "overlay,jsonl,md", "--anchors", "-q") == 0
-    assert sorted(path.name for path in out.iterdir()) == ["a.jsonl", "a.md", "a.overlay.html"]
+    assert sorted(path.name for path in out.iterdir() if path.is_file()) == ["a.jsonl", "a.md", "a.overlay.html"]
     assert PROSE[0] in json.loads((out / "a.jsonl").read_text().splitlines()[0])["text"]
     assert (out / "a.md").read_text().startswith('<a id="page-1"></a>\n\nRead the height')
 

@@ -29,8 +29,7 @@ from docvision.scan import Reading
 from docvision.table_readers import Cut, NoTableDecoder, WrittenTable, cut_table
 from docvision.tableseq import stream_form, table_to_ids
 
-HIGH, WIDE, GAP = 14, 10, 4
-"""Pixels of a block and between two of them."""
+HIGH, WIDE, GAP = 14, 10, 4  # pixels of a block and between two of them
 PITCH_X, PITCH_Y, LEFT, TOP = 170, 44, 40, 30
 NAMES = {(row, column): 3 * row + column + 1 for row in range(4) for column in range(3)}
 """Cell -> how many blocks it holds."""

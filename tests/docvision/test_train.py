@@ -238,7 +238,7 @@ def test_recipes_are_strict_and_tell_everything_at_once(tmp_path) -> None:
     message = str(caught.value)
     for part in ("did you mean tasks.0.batch?", "optim.lr='fast'", "run.seed=True", "did you mean loss?"):
         assert part in message
-    with pytest.raises(RecipeError, match="one of docvision-tiny, lines, .*tiny"):
+    with pytest.raises(RecipeError, match="one of decoder, docvision-tiny, .*tiny"):
         load_recipe("tinny")
     with pytest.raises(RecipeError, match="not an index"):
         load_recipe("tiny", ["tasks.4.batch=1"])

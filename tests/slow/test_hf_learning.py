@@ -49,7 +49,8 @@ def learnt() -> tuple[Any, Any, list[Image.Image], list[str], list[list[str]]]:
     batch = teacher(processor, pictures, texts)
     model.train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    for step in range(1200):
+    recent = [1.0] * 20
+    for step in range(1500):
         chosen = torch.randperm(PAGES, generator=pixels)[:10]
         inputs = {name: value[chosen] for name, value in batch.inputs.items()}
         targets = batch.targets_BT[chosen]
@@ -59,8 +60,9 @@ def learnt() -> tuple[Any, Any, list[Image.Image], list[str], list[list[str]]]:
         loss.backward()
         optimiser.step()
         if step % 50 == 0:
-            print(f"step {step} loss {float(loss):.4f}", flush=True)
-        if float(loss) < 0.01:
+            print(f"step {step} loss {sum(recent) / 20:.4f}", flush=True)
+        recent = [*recent[1:], float(loss.detach())]
+        if sum(recent) / 20 < 0.004:
             break
     return model.eval(), processor, pictures, texts, words
 
