@@ -208,7 +208,14 @@ def test_every_command_of_people_has_examples_and_its_help_shows_them(capsys: py
         assert all(line.startswith(f"docvision {name}") for line in lines)
 
 
-@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=[pytest.mark.slow] if line.startswith("docvision make") else [])
+        for lines in EXAMPLES.values()
+        for line in lines
+    ],
+)
 def test_examples_of_the_help_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each in a folder with the files that examples speak of; diff's exit code says that there is a difference."""
     from docvision import train
