@@ -305,3 +305,14 @@ def _collect_marks(words: list[Box], height: float) -> list[Box]:
         elif mark.width > max(0.3 * height, 1.6 * mark.height):
             large.append(Box(mark.x0, mark.center[1] - 0.35 * height, mark.x1, mark.center[1] + 0.35 * height))
     return large
+
+
+def text_lines(chunks: Sequence[Box]) -> list[Box]:
+    """The lines of a cell's text, from top to bottom."""
+    lines: list[Box] = []
+    for chunk in sorted(chunks, key=lambda box: (box.center[1], box.x0)):
+        if lines and chunk.overlap_y(lines[-1]) > 0.5 * min(chunk.height, lines[-1].height):
+            lines[-1] = lines[-1].union(chunk)
+        else:
+            lines.append(chunk)
+    return lines

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from docvision.chunks import Mask, Rules, find_chunks, find_rules
+from docvision.chunks import Mask, Rules, find_chunks, find_rules, text_lines
 from docvision.map_cells import Grid, Span, band_edges, find_cells, header_rows, inside_span
 from docvision.page import Block, Box, Cell, Line, Table, bounding_box
 from docvision.separators import Evidence, Interval, SeparatorMaps, turn
@@ -327,7 +327,7 @@ def _block(grid: Grid, cells: list[Span], rules: Rules, height: float) -> Block:
     header = header_rows(grid, cells, rules, height)
     made, lines = [], []
     for r0, r1, c0, c1 in cells:
-        inside = _text_lines([p[4] for p in grid.places if inside_span(p[:4], (r0, r1, c0, c1))])
+        inside = text_lines([p[4] for p in grid.places if inside_span(p[:4], (r0, r1, c0, c1))])
         lines += [Line("", line, source="model") for line in inside]
         made.append(
             Cell(
@@ -342,14 +342,3 @@ def _block(grid: Grid, cells: list[Span], rules: Rules, height: float) -> Block:
             )
         )
     return Block("table", box, lines=lines, table=Table(len(grid.rows), len(grid.columns), made), source="model")
-
-
-def _text_lines(chunks: list[Box]) -> list[Box]:
-    """The lines of a cell's text, from top to bottom."""
-    lines: list[Box] = []
-    for chunk in sorted(chunks, key=lambda box: (box.center[1], box.x0)):
-        if lines and chunk.overlap_y(lines[-1]) > 0.5 * min(chunk.height, lines[-1].height):
-            lines[-1] = lines[-1].union(chunk)
-        else:
-            lines.append(chunk)
-    return lines

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from docvision.cells import make_cell
-from docvision.chunks import find_chunks, find_rules, ground_ink
+from docvision.chunks import find_chunks, find_rules, ground_ink, text_lines
 from docvision.images import grey
 from docvision.page import Block, Box, Cell, Line, Table, Word, bounding_box
 
@@ -227,7 +227,7 @@ def _take_ink(block: Block, cut: Cut, written: WrittenTable) -> str:
         inside.setdefault(id(home), []).append(chunk)
     lines = []
     for cell in table.cells:
-        found = _text_lines(inside.get(id(cell), []))
+        found = text_lines(inside.get(id(cell), []))
         cell.source = "model"
         if cell.text and cell.text_box is not None:
             lines.append(Line(cell.text, cell.text_box, confidence=cell.confidence, source="model"))
@@ -243,17 +243,6 @@ def _take_ink(block: Block, cut: Cut, written: WrittenTable) -> str:
         cell.box = cut.back(cell.box) if cell.box else None
     block.table, block.lines = table, lines
     return ""
-
-
-def _text_lines(chunks: Sequence[Box]) -> list[Box]:
-    """The lines of a cell's text, from top to bottom."""
-    lines: list[Box] = []
-    for chunk in sorted(chunks, key=lambda box: (box.center[1], box.x0)):
-        if lines and chunk.overlap_y(lines[-1]) > 0.5 * min(chunk.height, lines[-1].height):
-            lines[-1] = lines[-1].union(chunk)
-        else:
-            lines.append(chunk)
-    return lines
 
 
 # Words

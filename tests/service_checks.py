@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
+
+from made_pdfs import MadePage, write_pdf
 
 from apps.serve.answers import ServiceSettings
 
+LINES = ["Read the height at every full hour, 8,760 numbers a year.", "Then sort the readings in columns."]
 PATIENCE_S = 60
 """For anything that a busy machine may delay; nothing in the tests takes a tenth of it by itself."""
 
@@ -14,6 +18,12 @@ PATIENCE_S = 60
 def settings(**changes: Any) -> ServiceSettings:
     """A small service without the model."""
     return ServiceSettings(**{"layout": "rules", "max_pages": 5, "max_mb": 1, **changes})
+
+
+def two_pages(folder: Path) -> bytes:
+    """A PDF with two pages of text."""
+    pages = [MadePage(LINES), MadePage(["Second page, with a line of its own."])]
+    return write_pdf(folder / "a.pdf", pages).read_bytes()
 
 
 def refused(response: Any, status: int, code: str) -> dict[str, str]:

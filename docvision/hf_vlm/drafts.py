@@ -16,10 +16,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from torch import Tensor
-
-from docvision.methods.base import Draft, Drafter, Request, Step
-from docvision.methods.textlayer import merge
+from docvision.methods.base import Drafter, Request
+from docvision.methods.textlayer import CopyDrafter, merge
 
 KEYS = (12, 8, 5, 3)
 """Letters and digits by which a lost place is found again, longest first."""
@@ -69,7 +67,7 @@ class TextPieces:
         return self.known[token]
 
 
-class CopyText(Drafter):
+class CopyText(CopyDrafter):
     """One :class:`Follower` a row.
 
     Args:
@@ -94,26 +92,6 @@ class CopyText(Drafter):
         self.rows = [
             Follower(pieces, source, prompt, request.eos) for source, prompt in zip(sources, prompts, strict=True)
         ]
-
-    def propose(self, limit: int) -> Draft | None:
-        trees = [row.branches(limit, self.nodes) for row in self.rows]
-        if not any(tokens for tokens, _ in trees):
-            return None
-        chains = all(parents == list(range(-1, len(parents) - 1)) for _, parents in trees)
-        return Draft.from_lists(
-            [tokens for tokens, _ in trees], self.device, parent=None if chains else [parents for _, parents in trees]
-        )
-
-    def observe(self, step: Step) -> None:
-        for row, emitted, accepted in zip(self.rows, step.emitted, step.accepted, strict=True):
-            row.learn(emitted, accepted)
-
-    def begin(self, written: list[list[int]]) -> None:
-        for row, tokens in zip(self.rows, written, strict=True):
-            row.learn(tokens, 0)
-
-    def select(self, rows: Tensor) -> None:
-        self.rows = [self.rows[row] for row in rows.tolist()]
 
 
 class Follower:

@@ -12,6 +12,7 @@ nothing is kept is no longer offered.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from torch import Tensor
 
@@ -37,6 +38,14 @@ class CopiedWords(Method):
         return CopyDrafter(request, **request.options)
 
 
+class Writer(Protocol):
+    """What may be written next in one row."""
+
+    def branches(self, limit: int, nodes: int) -> tuple[list[int], list[int]]: ...
+
+    def learn(self, emitted: Sequence[int], accepted: int) -> None: ...
+
+
 class CopyDrafter(Drafter):
     """One :class:`Copier` a row.
 
@@ -52,7 +61,9 @@ class CopyDrafter(Drafter):
         words = request.words or [()] * request.prompt_BP.shape[0]
         space = vocabulary.ids[" "]
         visible = frozenset(range(1, vocabulary.first_byte + 256)) - {space}
-        self.rows = [Copier(vocabulary.encode(" ".join(row)), visible, space, request.eos) for row in words]
+        self.rows: list[Writer] = [
+            Copier(vocabulary.encode(" ".join(row)), visible, space, request.eos) for row in words
+        ]
 
     def propose(self, limit: int) -> Draft | None:
         trees = [row.branches(limit, self.nodes) for row in self.rows]

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pytest
 from made_pdfs import MadePage, write_pdf
 from PIL import Image
-from service_checks import PATIENCE_S, refused, settings
+from service_checks import LINES, PATIENCE_S, refused, settings, two_pages
 
 from apps import cli
 from docvision.page import Document
@@ -29,8 +29,6 @@ from fastapi.testclient import TestClient
 from apps.serve.answers import CODES, Refusal, wanted_format
 from apps.serve.app import Options, build
 
-LINES = ["Read the height at every full hour, 8,760 numbers a year.", "Then sort the readings in columns."]
-
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
@@ -40,8 +38,7 @@ def client() -> Iterator[TestClient]:
 
 @pytest.fixture(scope="module")
 def pdf(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    pages = [MadePage(LINES), MadePage(["Second page, with a line of its own."])]
-    return write_pdf(tmp_path_factory.mktemp("pdf") / "a.pdf", pages).read_bytes()
+    return two_pages(tmp_path_factory.mktemp("pdf"))
 
 
 # Answers

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 from hostile_pdfs import endless
-from made_pdfs import MadePage, write_pdf
-from service_checks import PATIENCE_S, finished, refused, settings
+from service_checks import PATIENCE_S, finished, refused, settings, two_pages
 
 from apps import cli
 
@@ -30,7 +29,6 @@ from apps.serve.app import build
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY, OTHER_KEY = "first-key-of-the-tests", "second-key-of-the-tests"
-LINES = ["Read the height at every full hour, 8,760 numbers a year.", "Then sort the readings in columns."]
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +39,7 @@ def client() -> Iterator[TestClient]:
 
 @pytest.fixture(scope="module")
 def pdf(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    pages = [MadePage(LINES), MadePage(["Second page, with a line of its own."])]
-    return write_pdf(tmp_path_factory.mktemp("pdf") / "a.pdf", pages).read_bytes()
+    return two_pages(tmp_path_factory.mktemp("pdf"))
 
 
 # Jobs
