@@ -7,13 +7,14 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO_DIR ?= build/demo
 WORKERS ?= 2
+BENCH ?= bench
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 APT := env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format wheel clean
+.PHONY: help setup demo test test-slow check format scorecard wheel clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -42,6 +43,9 @@ format: $(VENV)/dev.stamp ## format the code and apply the safe lint fixes
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 
+scorecard: $(VENV)/peers.stamp $(VENV)/poppler.stamp ## measure docvision beside its peers on BENCH=folder (hours the first time)
+	@OMP_NUM_THREADS=1 $(BIN)/docvision bench scorecard --bench $(BENCH) --json build/scorecard.json --markdown docs/scorecard.md
+
 wheel: $(VENV)/base.stamp ## build the wheel into dist/
 	@rm -rf build/lib build/bdist.* && $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist . && ls dist/*.whl
 
@@ -63,6 +67,11 @@ $(VENV)/base.stamp: pyproject.toml | $(BIN)/python
 $(VENV)/dev.stamp: $(VENV)/base.stamp
 	@echo "installing the test and training dependencies into $(VENV)"
 	@$(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENV)/peers.stamp: $(VENV)/base.stamp
+	@echo "installing the peers into $(VENV); Tesseract is not among them: apt-get install tesseract-ocr"
+	@$(PIP) -e '.[peers]'
 	@touch $@
 
 # Poppler is the faster rasteriser, not a necessity, so a machine that refuses it is no error.

@@ -23,6 +23,7 @@ from apps.inputs import Inputs
 from apps.jobs import Outcome, Task, WorkList, count
 from apps.manifest import FAILURES, Manifest
 from apps.outputs import Item, OutputError, Outputs
+from apps.places import is_address
 from apps.read_task import Settings, TaskReader, digest
 from docvision.parse import ParseOptions
 
@@ -86,11 +87,20 @@ def run(found: Inputs, settings: Settings, how: How, engine: Engine | None = Non
         finally:
             log.summary()
         return tally
-    with Manifest(folder, identity(settings), how.resume) as manifest:
+    with _manifest(settings, folder, how.resume) as manifest:
         manifest.scratch.mkdir(parents=True, exist_ok=True)
-        settings = replace(settings, outputs=replace(settings.outputs, scratch=manifest.scratch))
+        outputs = replace(settings.outputs, folder=manifest.folder, scratch=manifest.scratch)
+        settings = replace(settings, outputs=outputs)
         _into_folder(found, settings, how, manifest, log, engine)
     return tally
+
+
+def _manifest(settings: Settings, folder: Path, resume: bool) -> Manifest:
+    if not settings.address:
+        return Manifest(folder, identity(settings), resume)
+    from apps.staged_manifest import StagedManifest
+
+    return StagedManifest(settings.address, identity(settings), resume)
 
 
 def _into_folder(
@@ -111,7 +121,7 @@ def _into_folder(
     try:
         with contextlib.closing(outcomes):
             for task, outcome in outcomes:
-                manifest.record(Item(Path(task.path), task.name), outcome)
+                manifest.record(Item(task.path if is_address(task.path) else Path(task.path), task.name), outcome)  # type: ignore[arg-type]
                 tally.add(outcome)
                 log.done(task, outcome)
                 if any(failure.code == "disk-full" for failure in outcome.failures):
@@ -125,7 +135,7 @@ def _into_folder(
         lines = 0
         with contextlib.suppress(OSError, OutputError):  # on a full disk the file stays as it was
             lines = manifest.write_failures(found.problems)
-        log.summary(str(manifest.folder / FAILURES) if lines else "")
+        log.summary(f"{manifest.shown}/{FAILURES}" if lines else "")
 
 
 # Engines

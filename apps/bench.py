@@ -22,10 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from docvision.page import Document
-from docvision.parse import DocumentParser, ParseOptions
+from docvision.parse import DEFAULT_MODEL, DocumentParser, ParseOptions
 
 RENDER_DPI = 300
 """What Tesseract is given of a PDF, as its manual advises."""
+TESSERACT_INSTALL = "apt-get install tesseract-ocr"
+TESSERACT_LANGUAGES = {
+    "en": "eng", "de": "deu", "fr": "fra", "es": "spa", "it": "ita", "pt": "por", "nl": "nld", "pl": "pol", "cs": "ces",
+    "sv": "swe", "da": "dan", "fi": "fin", "hu": "hun", "ro": "ron", "la": "lat", "ja": "jpn", "zh": "chi_sim",
+}  # fmt: skip
+"""ISO 639-1 -> names of Tesseract's data."""
 
 
 class EngineMissing(ValueError):
@@ -41,6 +47,8 @@ class Request:
     page: int = 0
     """1-based page wanted; 0 for all."""
     password: str = ""
+    language: str = ""
+    """ISO 639-1 code of the text, where it is known; Tesseract alone asks."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ Engine = Callable[[Request], Output]
 def run_docvision(request: Request, layout: str = "auto", text: str = "auto") -> Output:
     """The parser itself; a picture of a single line goes straight to the line reader."""
     if request.kind == "line":
-        return Output(_read_line(request.path), 1)
+        return Output(read_line(request.path)[0], 1)
     document = parser(layout, text).parse(request.path, pages=str(request.page or ""), password=request.password)
     return Output(_markdown(document), len(document.pages))
 
@@ -71,7 +79,8 @@ def _markdown(document: Document) -> str:
     return to_markdown(document, tables="html")  # keeps header rows and spans apart, as the truth does
 
 
-def _read_line(path: Path) -> str:
+def read_line(path: Path, model: str = DEFAULT_MODEL) -> tuple[str, float]:
+    """Text and confidence of a picture of one line; ("", 1.0) where there is no ink."""
     from PIL import Image
 
     from docvision.images import crop_line, deskew_angle, grey, rotate
@@ -81,13 +90,14 @@ def _read_line(path: Path) -> str:
     image = rotate(image, deskew_angle(image, limit=2.0))
     box = line_on_strip(image)
     if box is None:
-        return ""
-    return parser("auto", "auto").reader().read_lines([crop_line(image, box)])[0][0]
+        return "", 1.0
+    text, confidence = parser("auto", "auto", model).reader().read_lines([crop_line(image, box)])[0]
+    return text, confidence
 
 
 @cache
-def parser(layout: str, text: str) -> DocumentParser:
-    return DocumentParser(ParseOptions(text=text, layout=layout))
+def parser(layout: str, text: str, model: str = DEFAULT_MODEL) -> DocumentParser:
+    return DocumentParser(ParseOptions(text=text, layout=layout, model=model))
 
 
 def run_pdftotext(request: Request) -> Output:
@@ -117,39 +127,52 @@ def run_pdfplumber(request: Request) -> Output:
 
 
 def run_tesseract(request: Request) -> Output:
-    """Tesseract with its English data, one process for each page, one thread."""
+    """Tesseract with the data of the language where that is installed, else English; a process a page, one thread."""
     if request.path.suffix.lower() == ".pdf":
         from docvision.pdf import open_source
 
         with open_source(request.path, request.password) as source:
             numbers = [request.page] if request.page else range(1, source.page_count + 1)
-            texts = [_tesseract(source.page(number).raster(RENDER_DPI), request.kind) for number in numbers]
+            texts = [_tesseract(source.page(number).raster(RENDER_DPI), request) for number in numbers]
         return Output("\n\n".join(texts), len(texts))
     from PIL import Image
 
-    return Output(_tesseract(Image.open(request.path), request.kind), 1)
+    return Output(_tesseract(Image.open(request.path), request), 1)
 
 
-def _tesseract(image: Any, kind: str) -> str:
+def _tesseract(image: Any, request: Request) -> str:
     import io
 
     buffer = io.BytesIO()
     image.convert("L").save(buffer, "PNG", compress_level=1)
-    mode = "7" if kind == "line" else "1"
-    return _call(["tesseract", "-", "-", "--psm", mode], "apt-get install tesseract-ocr", buffer.getvalue())
+    mode = "7" if request.kind == "line" else "1"
+    command = ["tesseract", "-", "-", "--psm", mode, "-l", tesseract_language(request.language)]
+    return _call(command, TESSERACT_INSTALL, buffer.getvalue())
+
+
+def tesseract_language(code: str) -> str:
+    """The name of Tesseract's data for a language; English where it has none here."""
+    name = TESSERACT_LANGUAGES.get(code, code)
+    return name if name in _tesseract_has() else "eng"
+
+
+@cache
+def _tesseract_has() -> frozenset[str]:
+    return frozenset(_call(["tesseract", "--list-langs"], TESSERACT_INSTALL).split())
 
 
 def run_rapidocr(request: Request) -> Output:
-    """RapidOCR with the model in its wheel; lines from top to bottom."""
+    """RapidOCR with the model in its wheel; lines from top to bottom, a picture of one line without looking for it."""
     engine = rapidocr_engine()
-    found = engine(str(request.path))
-    return Output((" " if request.kind == "line" else "\n").join(found.txts or ()), 1)
+    found = engine(str(request.path), use_det=request.kind != "line")
+    return Output("\n".join(found.txts or ()), 1)
 
 
 @cache
 def rapidocr_engine() -> Any:
-    """RapidOCR, loaded once."""
-    return installed("rapidocr").RapidOCR()
+    """RapidOCR, loaded once, on one thread as all engines here; its own default is to spin on every core."""
+    threads = {f"EngineConfig.onnxruntime.{kind}_op_num_threads": 1 for kind in ("intra", "inter")}
+    return installed("rapidocr").RapidOCR(params=threads)
 
 
 def installed(module: str, package: str = "") -> Any:
@@ -224,14 +247,18 @@ def predict(
         folder.mkdir(parents=True, exist_ok=True)
         failures[name] = 0
         for row in rows:
-            request = Request(
-                manifest.parent / row["file"], row["kind"], row.get("page") or 0, row.get("password") or ""
-            )
+            request = request_of(row, manifest.parent)
             code, seconds, output = _timed((registry or ENGINES)[name], request)
             failures[name] += code != 0
             (folder / f"{row['id']}.md").write_text(output.text, encoding="utf-8")
             (folder / f"{row['id']}.status").write_text(f"{code} {seconds:.3f} {output.pages}\n")
     return failures
+
+
+def request_of(row: Mapping[str, Any], root: Path) -> Request:
+    """What a row of a manifest in the folder ``root`` asks to read."""
+    page, password, language = row.get("page") or 0, row.get("password") or "", row.get("lang") or ""
+    return Request(root / row["file"], row["kind"], page, password, language)
 
 
 def _timed(engine: Engine, request: Request) -> tuple[int, float, Output]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +58,77 @@ def bench_speed(
     if any(row["unread"] for row in rows):
         say("some files could not be read, so these rates are no speeds: leave them out")
         raise typer.Exit(FAILED if all(row["unread"] for row in rows) else PARTIAL)
+
+
+@bench.command("scorecard")
+def bench_scorecard(
+    folder: Annotated[
+        Path, typer.Option("--bench", exists=True, file_okay=False, help="Folder of a benchmark with manifest.jsonl.")
+    ],
+    only: Annotated[list[str] | None, typer.Option(metavar="KIND", help="Give it several times.")] = None,
+    peers: Annotated[str, typer.Option(help="Some peers, by commas.", show_default="all")] = "",
+    limit: Annotated[int, typer.Option(min=0, help="Documents of each kind; 0 for all.")] = 0,
+    cache: Annotated[Path, typer.Option(help="What was read is kept there.")] = Path("build/scorecard"),
+    time_limit: Annotated[float, typer.Option(min=1, help="Seconds for one document.")] = 300.0,
+    peers_python: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Python of an environment with the peers.")
+    ] = None,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all figures there.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the tables there, between its marks where it has them.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Measure docvision beside its peers on a benchmark.
+
+    Prints quality, processor time, memory and size on disk for every kind of document.
+    """
+    from apps import card_page, scorecard
+    from apps.outputs import write_atomic
+    from apps.peers import PEERS
+
+    names = [one_of(name, tuple(PEERS), "--peers") for name in _parts(peers)]
+    wish = scorecard.Wish(folder, only or (), names, limit, cache, time_limit)
+    if peers_python is not None:
+        wish = replace(wish, peers_python=str(peers_python.absolute()))
+    card = scorecard.make_card(wish, say=say)
+    page = card_page.tables(card)
+    show(page.rstrip("\n"))
+    if json_out is not None:
+        write_atomic(json_out, [scorecard.to_json(card, wish)])
+    if markdown is not None:
+        write_atomic(markdown, [card_page.placed(page, markdown)])
+
+
+@bench.command("confidence")
+def bench_confidence(
+    source: Annotated[Path, typer.Argument(metavar="SHARDS|MANIFEST", exists=True, help="Lines with their truth.")],
+    limit: Annotated[int, typer.Option(min=1, help="Most lines.")] = 1000,
+    risk: Annotated[str, typer.Option(help="Character error rates to stay below.")] = "0.01,0.02,0.05",
+    model: Annotated[str, typer.Option(help="Packaged name, folder, or hub id.")] = "docvision-tiny",
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all figures there.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write confidence against what is right there, as SVG.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Compare the confidence of read lines with how much of them is right.
+
+    Prints ten bins, the calibration error, and from which confidence on a line errs less than asked.
+    """
+    from apps import bench_confidence as benchmarks
+    from apps.bench import table
+    from apps.outputs import write_atomic
+
+    risks = [_share(part, "--risk") for part in _parts(risk)]
+    lines = benchmarks.read(source, limit, model)
+    bins, kept = benchmarks.bins(lines), [benchmarks.kept(lines, value) for value in risks]
+    show(table(bins))
+    show(f"\ncalibration error {benchmarks.calibration_error(lines):.4f} over {len(lines)} lines\n")
+    show(table(kept))
+    if json_out is not None:
+        report = {"calibration_error": benchmarks.calibration_error(lines), "bins": bins, "kept": kept}
+        write_atomic(json_out, [json.dumps(report, indent=1) + "\n"])
+    if plot is not None:
+        write_atomic(plot, [benchmarks.plot(lines)])
 
 
 @bench.command("soak")
@@ -265,6 +337,16 @@ def _whole(text: str, option: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"{option} {text!r}: whole numbers from 1, such as 1,8,32")
     return int(text)
+
+
+def _share(text: str, option: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise UsageError(f"{option} {text!r}: shares from 0 to 1, such as 0.01,0.05")
+    return value
 
 
 def _engines(names: Sequence[str]) -> list[str]:

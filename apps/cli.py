@@ -17,9 +17,9 @@ from typing import Annotated
 import typer
 
 from apps.arguments import ClickException, UsageError, one_of
-from apps.bench_commands import bench
+from apps.bench_ray_commands import bench
 from apps.console import USAGE, Debug, missing, run, show
-from apps.parse_command import parse, retry
+from apps.parse_command import Ray, given_by_user, parse, retry
 from apps.serve.command import serve
 from apps.settings import stay_offline, with_variables
 from apps.settings_commands import COMPLETE, completion, config, doctor, models, read_completion
@@ -75,6 +75,7 @@ def schema() -> None:
 
 @app.command()
 def make(
+    context: typer.Context,
     recipe: Annotated[
         str | None, typer.Argument(metavar="RECIPE", help="A recipe's name or the path of its YAML file.")
     ] = None,
@@ -82,6 +83,7 @@ def make(
     count: Annotated[int, typer.Option(min=1, help="Samples in all.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="Sample i of a seed is always the same.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    ray: Ray = "",
     form: Annotated[str, typer.Option("--format", "-f", help="parquet or webdataset.")] = "parquet",
     preview: Annotated[
         int | None, typer.Option(min=1, help="Write so many samples as pictures with their truth drawn in instead.")
@@ -111,7 +113,10 @@ def make(
         elif preview is not None:
             code = maker.preview(str(recipe), Path(str(out)), preview, seed)
         else:
-            code = maker.make(str(recipe), Path(str(out)), count, seed, workers, form)
+            number = workers if not ray or given_by_user(context, "workers") else 0
+            code = maker.make(str(recipe), Path(str(out)), count, seed, number, form, ray)
+    except ImportError as error:  # ray itself, or what Ray Data wants
+        raise missing(error, "ray" if ray else "data") from None
     except ValueError as error:
         if debug:
             raise

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from apps import places
 from apps.jobs import Failure, failure
 
 SUFFIXES = (".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff")
@@ -27,8 +28,8 @@ _OWN_FIGURES = re.compile(r"p\d+-f\d+\.png")
 class Inputs:
     """What was found."""
 
-    documents: list[tuple[Path, str]] = field(default_factory=list)
-    """Path as given and the natural name of its outputs, the place below the folder that was named."""
+    documents: list[tuple[Path | str, str]] = field(default_factory=list)
+    """Path as given, or an address, and the natural name of its outputs, the place below the folder that was named."""
     problems: list[Failure] = field(default_factory=list)
     """Folders that could not be searched."""
     notes: list[str] = field(default_factory=list)
@@ -38,26 +39,30 @@ def find(words: Iterable[str], skip: Path | None = None) -> Inputs:
     """Documents for the inputs, folders and patterns searched in sorted order, each file once.
 
     Args:
-        words: files, folders, patterns, ``-`` and ``@list``; a file that does not exist stays, to be reported when
-            its turn comes.
+        words: files, folders, patterns, addresses, ``-`` and ``@list``; a file that does not exist stays, to be
+            reported when its turn comes.
         skip: the output folder, whose content is no input unless it is named itself.
 
     Raises:
         ValueError: a list that cannot be read, a pattern without a match, no document at all.
+        PlaceError: an address that cannot be listed.
     """
     found = Inputs()
     seen: set[str] = set()
     given = list(_listed(words))
-    for word in given:
+    for word in map(places.plain, given):
         problems = len(found.problems)
-        documents = []
-        for path, root in _matches(word):
-            documents += _folder(path, root, skip, found) if path.is_dir() else [(path, _natural(path, root))]
-        for path, name in documents:
-            real = os.path.realpath(path)
+        documents: list[tuple[Path | str, str]] = []
+        if places.is_address(word):
+            documents += places.find(word, SUFFIXES)
+        else:
+            for path, root in _matches(word):
+                documents += _folder(path, root, skip, found) if path.is_dir() else [(path, _natural(path, root))]
+        for document, name in documents:
+            real = places.real(document)
             if real not in seen:
                 seen.add(real)
-                found.documents.append((path, name))
+                found.documents.append((document, name))
         if not documents and len(found.problems) == problems:
             # An empty folder beside other inputs is one failed document, as a missing file is.
             found.problems.append(failure(word, "empty", f"{word} holds no document: name a folder with {_KINDS}"))
@@ -118,11 +123,11 @@ def _natural(path: Path, root: Path | None) -> str:
     return path.relative_to(root).with_suffix("").as_posix()
 
 
-def _folder(top: Path, root: Path | None, skip: Path | None, found: Inputs) -> list[tuple[Path, str]]:
+def _folder(top: Path, root: Path | None, skip: Path | None, found: Inputs) -> list[tuple[Path | str, str]]:
     """Documents below a folder; links to folders are followed, each real folder once."""
     avoid = os.path.realpath(skip) if skip is not None else ""
     entered = {os.path.realpath(top)}
-    documents = []
+    documents: list[tuple[Path | str, str]] = []
 
     def cannot(error: OSError) -> None:
         place = str(error.filename)

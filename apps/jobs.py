@@ -17,12 +17,13 @@ RETRIES = 2
 """More readings of a document whose reader died."""
 MAX_BAD_PAGES = 5
 """A document is given up when this many of its pages have cost a reader."""
-AGAIN = frozenset({"missing", "not-written", "disk-full", "no-model"})
+AGAIN = frozenset({"missing", "not-fetched", "not-written", "disk-full", "no-model"})
 """Reasons outside the document: it is tried again in the next run without being asked."""
 UNFINISHED = frozenset({"partial", "max-pages"})
 """Codes of pages that would come out just the same."""
 _HINTS = {
     "missing": "check the path and its permissions",
+    "not-fetched": "check the address and your rights",
     "unreadable-folder": "give yourself the right to read the folder",
     "link-loop": "name the folder that the link leads to",
     "empty": "fetch or export it again",
@@ -87,13 +88,20 @@ class Task:
     """Of its outputs: a relative path without suffix."""
     skip: tuple[Loss, ...] = ()
     """Pages that are not to be read, with what they did."""
+    split: int = 0
+    """With more pages than this the answer may be how to read it in parts, see parts.py; 0: nobody has said."""
+    part: str = ""
+    """Pages of the one part that is to be read."""
+    parts: tuple[str, ...] = ()
+    """Files of the parts that make the document, all of them read."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Task:
-        return cls(data["path"], data["name"], tuple(Loss(**loss) for loss in data["skip"]))
+        skip = tuple(Loss(**loss) for loss in data["skip"])
+        return cls(**{**data, "skip": skip, "parts": tuple(data["parts"])})
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,7 @@ class Outcome:
     """What came of one document."""
 
     status: str
-    """``ok``, ``partial`` or ``failed``."""
+    """``ok``, ``partial`` or ``failed``; between an engine and its readers also what parts.py says."""
     pages: int = 0
     sha256: str = ""
     """Of the input's bytes; empty where nobody asked for it or it could not be read."""
@@ -134,6 +142,12 @@ def failed(task: Task, code: str, message: str, sha256: str = "", aside: Iterabl
     return Outcome("failed", 0, sha256, failures=(failure(task.path, code, message),), aside=tuple(aside))
 
 
+def given_up(task: Task, skip: tuple[Loss, ...]) -> Outcome:
+    """The outcome of a document with too many bad pages."""
+    told = "; ".join(f"page {bad.page}: {bad.message}" for bad in skip[:2])
+    return failed(task, skip[-1].code, f"given up after {len(skip)} pages that cost a reader: {told}; ...")
+
+
 class WorkList:
     """Tasks waiting, and what happened to those whose reader was lost."""
 
@@ -154,6 +168,10 @@ class WorkList:
         """The next task; None when no more are waiting just now."""
         return self._waiting.popleft() if self._waiting else None
 
+    def back(self, task: Task) -> None:
+        """A task is the next one again, as nobody has begun it; or it is a new one."""
+        self._waiting.appendleft(task)
+
     def lost(self, task: Task, loss: Loss) -> Outcome | None:
         """The reader of a task is gone: the task waits for another one, or has failed, with the outcome.
 
@@ -169,8 +187,7 @@ class WorkList:
             return failed(task, loss.code, loss.message)
         skip = (*task.skip, loss)
         if len(skip) >= MAX_BAD_PAGES:
-            told = "; ".join(f"page {bad.page}: {bad.message}" for bad in skip[:2])
-            return failed(task, loss.code, f"given up after {len(skip)} pages that cost a reader: {told}; ...")
+            return given_up(task, skip)
         self._again(replace(task, skip=skip))
         return None
 

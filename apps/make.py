@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
-from data_pipeline import build, inspection
+from data_pipeline import build, build_ray, inspection, scale
 from data_pipeline.progress import Progress
 
 OK, PARTIAL = 0, 3
 
 
-def make(recipe: str, out: Path, count: int, seed: int, workers: int, form: str) -> int:
+def make(recipe: str, out: Path, count: int, seed: int, workers: int, form: str, ray: str = "") -> int:
     """Make a data set, or what is missing of it.
+
+    Args:
+        recipe: a name or a path.
+        out: folder.
+        count: samples in all.
+        seed: of the set.
+        workers: processes; on a cluster 0 is as many as it has room for.
+        form: ``parquet`` or ``webdataset``.
+        ray: a cluster's address; empty: on this machine alone.
 
     Returns:
         The exit code.
@@ -21,8 +31,17 @@ def make(recipe: str, out: Path, count: int, seed: int, workers: int, form: str)
         ValueError: the recipe or the folder cannot be used as asked.
         OSError: something cannot be written.
         SampleError: the recipe leaves no sample that can be used.
+        ImportError: ray is not installed.
     """
-    summary = build.build(build.load_recipe(recipe), out, count, seed, workers, form, Progress(sys.stderr))
+    if re.match(r"[a-z][a-z0-9+.-]+:/", str(out)):
+        raise ValueError(f"-o {out} is an address: data sets are made in a folder; copy it when it is whole")
+    loaded, show = build.load_recipe(recipe), Progress(sys.stderr)
+    if ray:
+        with scale.connected(ray, workers):
+            engine = build_ray.RayEngine(workers)
+            summary = build.build(loaded, out, count, seed, workers, form, show, engine)
+    else:
+        summary = build.build(loaded, out, count, seed, workers, form, show)
     size = sum(entry["bytes"] for entry in summary["files"])
     dropped = sum(summary["dropped"].values())
     print(f"{out}: {count:,} samples, {size / 1e6:,.1f} MB, {dropped:,} drawn and not kept", file=sys.stderr)

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from apps import places
 from apps.jobs import AGAIN, UNFINISHED, Failure, Outcome
 from apps.outputs import Item, OutputError, write_atomic
 from apps.read_task import digest
@@ -92,6 +93,11 @@ class Manifest:
             self.close()
             raise
 
+    @property
+    def shown(self) -> str:
+        """The folder as its user knows it."""
+        return str(self.folder)
+
     def __enter__(self) -> Manifest:
         return self
 
@@ -108,7 +114,7 @@ class Manifest:
 
     # Names
 
-    def names(self, documents: Iterable[tuple[Path, str]], formats: tuple[str, ...]) -> list[Item]:
+    def names(self, documents: Iterable[tuple[Path | str, str]], formats: tuple[str, ...]) -> list[Item]:
         """Documents with the names of their outputs: each name once, and the one that an input had before.
 
         Args:
@@ -118,13 +124,13 @@ class Manifest:
         owners = {
             entry.name.casefold(): entry
             for entry in self._entries.values()
-            if entry.outcome.files or os.path.lexists(entry.path)
+            if entry.outcome.files or places.there(entry.path, links=True)
         }
         by_path: dict[str, list[str]] = {}
         for entry in owners.values():
             by_path.setdefault(entry.path, []).append(entry.name)
         given = [(path, fitting(natural or "document")) for path, natural in documents]
-        real = [os.path.realpath(path) for path, _ in given]
+        real = [places.real(path) for path, _ in given]
         taken: set[str] = {"failures"} if "jsonl" in formats else set()
         kept: dict[int, str] = {}
         for number, (_, natural) in enumerate(given):
@@ -137,11 +143,11 @@ class Manifest:
         for number, (path, natural) in enumerate(given):
             name = kept.get(number) or self._free(natural, path, taken, owners, counters, formats)
             taken |= claims(name, formats)
-            items.append(Item(path, name))
+            items.append(Item(path, name))  # type: ignore[arg-type]  # an address is never opened by it
         return items
 
     def _free(
-        self, natural: str, path: Path, taken: set[str], owners: dict[str, Entry], counters: dict[str, int],
+        self, natural: str, path: Path | str, taken: set[str], owners: dict[str, Entry], counters: dict[str, int],
         formats: tuple[str, ...],
     ) -> str:  # fmt: skip
         """The natural name, or with -2, -3 ..., that no other document has or had; a moved one keeps its own."""
@@ -150,7 +156,7 @@ class Manifest:
             name = natural if number == 1 else f"{natural}-{number}"
             owner = owners.get(name.casefold())
             free = not claims(name, formats) & taken
-            if free and (owner is None or (not os.path.exists(owner.path) and _same(path, owner))):
+            if free and (owner is None or (not places.there(owner.path) and _same(path, owner))):
                 counters[natural.casefold()] = number
                 return name
             number += 1
@@ -179,11 +185,15 @@ class Manifest:
             return False
         for name, size in entry.outcome.files.items():
             try:
-                if (self.folder / name).stat().st_size != size:
+                if self.size(name) != size:
                     return False
             except OSError:
                 return False
         return True
+
+    def size(self, name: str) -> int:
+        """Of an output; raises an OSError where it is not there."""
+        return (self.folder / name).stat().st_size
 
     def record(self, item: Item, outcome: Outcome) -> None:
         """A document is finished: its files are in their places, or it has failed.
@@ -192,7 +202,7 @@ class Manifest:
             OutputError: the journal cannot be written.
         """
         kept = replace(outcome, notes=(), urgent=0, aside=())
-        entry = Entry(item.name, os.path.realpath(item.path), str(item.path), self.key, kept)
+        entry = Entry(item.name, places.real(item.path), str(item.path), self.key, kept)
         self._append(entry.to_json())
         self._keep(entry)
         self._current[item.name] = entry
@@ -206,7 +216,7 @@ class Manifest:
 
     def failures(self, without: Collection[str] = frozenset()) -> list[Failure]:
         """What failed and stands, in order of names; of other runs' documents what is still there to be read."""
-        newest = {entry.name: entry for entry in self._newest() if os.path.lexists(entry.path)} | self._current
+        newest = {entry.name: entry for entry in self._newest() if places.there(entry.path, links=True)} | self._current
         return [found for name in sorted(newest.keys() - set(without)) for found in newest[name].outcome.failures]
 
     def failed_inputs(self) -> dict[str, list[Entry]]:
@@ -337,8 +347,9 @@ def _stems_from(name: str, natural: str) -> bool:
     return name.startswith(natural) and (not rest or (rest[0] == "-" and rest[1:].isdigit()))
 
 
-def _same(path: Path, entry: Entry) -> bool:
-    return bool(entry.outcome.sha256) and digest(path) == entry.outcome.sha256
+def _same(path: Path | str, entry: Entry) -> bool:
+    known = places.fingerprint(path) if isinstance(path, str) else digest(path)
+    return bool(known) and known == entry.outcome.sha256
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:

@@ -3,6 +3,9 @@
 A model's hash is kept beside its weights in ``SHA256SUMS``, in the form of ``sha256sum -c``.  A model of the Hugging
 Face hub has none; there the cache itself names each large file by its hash.  Headers of safetensors are read here
 without torch, and nothing in them is believed before it fits the size of the file.
+
+Fetched are models of docvision, document models of transformers (config, processor, all shards), backbones of timm and
+adapters: safetensors and plain text, never pickles or code.
 """
 
 from __future__ import annotations
@@ -11,15 +14,19 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import docvision
 import imagegen
 from apps.settings import go_online, hub_cache
 
 WEIGHTS, CONFIG, SUMS = "model.safetensors", "config.json", "SHA256SUMS"
+INDEX, ADAPTER, ADAPTER_WEIGHTS = "model.safetensors.index.json", "adapter.json", "adapter.safetensors"
+HARMLESS = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.md", SUMS)
+"""What is fetched of a repository: tensors and text."""
 MAX_HEADER = 100_000_000
 """Bytes; the safetensors format allows no more."""
 BLOCK = 1 << 20
@@ -40,10 +47,28 @@ class Model:
 
     @property
     def weights(self) -> Path:
-        return self.folder / WEIGHTS
+        """The file with its tensors, or the first of several."""
+        return self.shards()[0]
+
+    def shards(self) -> list[Path]:
+        """The files with its tensors: one, or those that a large model is cut into.
+
+        Raises:
+            ModelFileError: the list of these files is damaged.
+        """
+        index = self.folder / INDEX
+        if (self.folder / WEIGHTS).exists() or not index.is_file():
+            return [self.folder / (ADAPTER_WEIGHTS if (self.folder / ADAPTER).is_file() else WEIGHTS)]
+        try:
+            names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+            if not names or any(Path(name).name != name for name in names):
+                raise ValueError("no names of files")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelFileError(f"{index} is no list of weights: copy or fetch it again") from error
+        return [self.folder / name for name in names]
 
     def size(self) -> int:
-        return self.weights.stat().st_size
+        return sum(path.stat().st_size for path in self.shards())
 
     def parameters(self) -> int:
         """Numbers in all tensors.
@@ -51,7 +76,7 @@ class Model:
         Raises:
             ModelFileError: the file is no safetensors file, or not all of it.
         """
-        return sum(math.prod(shape) for shape in _shapes(self.weights))
+        return sum(math.prod(shape) for path in self.shards() for shape in _shapes(path))
 
 
 def packaged() -> list[Model]:
@@ -98,7 +123,7 @@ def faults(model: Model) -> list[str]:
     except ModelFileError as error:
         return [str(error)]
     wanted = dict(_wanted(model))
-    if WEIGHTS not in wanted:
+    if WEIGHTS not in wanted and model.weights.name not in wanted:
         return [f"{model.folder} keeps no hash of {WEIGHTS}: docvision models seal writes one"]
     found = []
     for name, digest in wanted.items():
@@ -123,24 +148,51 @@ def seal(folder: Path) -> Path:
 def fetch(repository: str, revision: str | None = None) -> Model:
     """Download a model from the Hugging Face hub into its cache, the only thing here that asks the network.
 
+    Args:
+        repository: user/model.
+        revision: branch, tag or commit; a commit stays what it is.
+
     Raises:
-        ModelFileError: it is not there, or what is there is no model of docvision.
+        ModelFileError: it is not there, or what is there is no model that can be used here.
     """
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repository):
         raise ModelFileError(f"{repository!r} is no hub id such as user/model")
     go_online()
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise ModelFileError(f"{error}; run: pip install 'docvision[hub]'") from None
-    try:
-        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=[CONFIG, WEIGHTS, SUMS]))
-    except (OSError, ValueError) as error:
-        told = " ".join(str(error).split())[:200]
-        raise ModelFileError(f"{repository} was not fetched: {told}") from error
-    if not _is_ours(folder / CONFIG) or not (folder / WEIGHTS).is_file():
-        raise ModelFileError(f"{repository} is no model of docvision: it lacks {CONFIG} or {WEIGHTS}")
-    return Model(repository, folder, "cached")
+
+    def download(patterns: Sequence[str]) -> Path:
+        try:
+            return Path(snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
+        except (OSError, ValueError) as error:
+            told = " ".join(str(error).split())[:200]
+            raise ModelFileError(f"{repository} was not fetched: {told}") from error
+
+    folder = download([CONFIG, ADAPTER])  # small files first: what is it?
+    wanted = _files_of(folder)
+    if not wanted:
+        raise ModelFileError(
+            f"{repository} is no model of docvision, transformers or timm, and no adapter: {CONFIG} says nothing known"
+        )
+    model = Model(repository, download(wanted), "cached")
+    missing = [path.name for path in model.shards() if not path.is_file()]
+    if missing:
+        raise ModelFileError(f"{repository} has no weights in safetensors, which is all that is read: no {missing[0]}")
+    return model
+
+
+def _files_of(folder: Path) -> Sequence[str]:
+    """What to fetch of a repository, told by its small files; nothing where it is of no use here."""
+    if (folder / ADAPTER).is_file():
+        return (ADAPTER, ADAPTER_WEIGHTS)
+    config = _config(folder / CONFIG)
+    if "vocabulary" in config:
+        return (CONFIG, WEIGHTS, SUMS)
+    if "model_type" in config:
+        return HARMLESS
+    return (CONFIG, WEIGHTS) if "pretrained_cfg" in config else ()
 
 
 def sha256(path: Path) -> str:
@@ -157,9 +209,10 @@ def _wanted(model: Model) -> Iterator[tuple[str, str]]:
             if match:
                 yield match[2], match[1]
     elif model.origin == "cached":
-        blob = model.weights.resolve().name
-        if re.fullmatch(r"[0-9a-f]{64}", blob):
-            yield WEIGHTS, blob
+        for path in model.shards():
+            blob = path.resolve().name
+            if re.fullmatch(r"[0-9a-f]{64}", blob):
+                yield path.name, blob
 
 
 def _shapes(path: Path) -> Iterator[list[int]]:
@@ -184,8 +237,13 @@ def _shapes(path: Path) -> Iterator[list[int]]:
 
 
 def _is_ours(config: Path) -> bool:
+    return "vocabulary" in _config(config)
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """A config as plain data; empty where there is none."""
     try:
-        plain = json.loads(config.read_text("utf-8"))
+        plain = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(plain, dict) and "vocabulary" in plain
+        return {}
+    return plain if isinstance(plain, dict) else {}

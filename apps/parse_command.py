@@ -19,13 +19,17 @@ from apps.arguments import (
     one_of,
     place_of,
 )
-from apps.console import FAILED, OK, PARTIAL, Debug, say
+from apps.console import FAILED, OK, PARTIAL, Debug, missing, say
 
 if TYPE_CHECKING:
-    from apps.outputs import Outputs
+    from apps.batch import How
+    from apps.batch_log import Tally
+    from apps.inputs import Inputs
+    from apps.read_task import Settings
 
 Out = Annotated[
-    str | None, typer.Option("--out", "-o", help="Folder for the outputs, or a file for a single input; else print it.")
+    str | None,
+    typer.Option("--out", "-o", help="Folder or address for the outputs, or a file for a single input; else print it."),
 ]
 Formats = Annotated[str | None, typer.Option("--format", "-f", help=f"Some of {','.join(FORMATS)}.", show_default="md")]
 Pages = Annotated[
@@ -50,6 +54,14 @@ TableReader = Annotated[
     typer.Option(help="What finds cells: maps and ink; crops or stream: the decoder, its boxes alone or its text too."),
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that read documents; they share the processor's cores.")]
+Ray = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|HOST:PORT",
+        help="Work on a Ray cluster: auto takes this machine's or starts one; workers as it has room, or --workers.",
+        show_default="on this machine alone",
+    ),
+]
 Resume = Annotated[
     bool, typer.Option("--resume/--no-resume", help="Leave out what an earlier run into this folder has finished.")
 ]
@@ -71,7 +83,9 @@ def parse(
     context: typer.Context,
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...", help="PDFs, images, folders, patterns, @list.txt, or - for a list."),
+        typer.Argument(
+            metavar="INPUT...", help="PDFs, images, folders, patterns, s3:// and such, @list.txt, or - for a list."
+        ),
     ],
     out: Out = None,
     formats: Formats = None,
@@ -89,6 +103,7 @@ def parse(
     join_tables: JoinTables = True,
     table_reader: TableReader = "maps",
     workers: Workers = 1,
+    ray: Ray = "",
     resume: Resume = True,
     retry_failed: RetryFailed = False,
     timeout: Timeout = None,
@@ -98,8 +113,7 @@ def parse(
     debug: Debug = False,
 ) -> None:
     """Turn documents into Markdown, HTML, JSON, CSV, Excel or plain text."""
-    from apps.batch import How, run
-    from apps.inputs import find
+    from apps.batch import How
     from apps.outputs import Outputs
     from apps.read_task import Settings
     from docvision.parse import ParseOptions
@@ -115,22 +129,65 @@ def parse(
     how = How(workers, timeout, memory, resume, retry_failed, quiet, json_log)
     try:
         options = ParseOptions(text, layout, device, model, join_tables, table_reader)
-        found = find(inputs, skip=Path(out) if out else None)
+        found, place, address = _found(inputs, out)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    kinds, folder, file = place_of(out, formats, len(found.documents) + len(found.problems))
+    kinds, folder, file = place_of(place, formats, len(found.documents) + len(found.problems))
     if layout != "rules" and text != "layer":
-        check_model(model, device)
+        check_model(model, "cpu" if ray else device)  # a cluster has devices that this machine lacks
     outputs = Outputs(kinds, folder, file, headers, tables, anchors, images, password)  # type: ignore[arg-type]
-    _check_place(context, outputs)
-    tally = run(found, Settings(options, outputs, pages or "", max_pages, debug), how)
-    raise typer.Exit(tally.exit_code)
+    settings = Settings(options, outputs, pages or "", max_pages, debug, address)
+    _check_place(context, settings)
+    raise typer.Exit(_read(context, found, settings, how, ray).exit_code)
 
 
-def _check_place(context: typer.Context, outputs: Outputs) -> None:
+def _found(inputs: list[str], out: str | None) -> tuple[Inputs, str | None, str]:
+    """What the inputs name, the place of the outputs, and its address where it is elsewhere: that is a folder."""
+    from apps.inputs import find
+    from apps.manifest import PLACE
+    from apps.places import is_address, plain
+
+    out = plain(out) if out else out
+    if out and is_address(out):
+        return find(inputs), f"{PLACE}/", out.rstrip("/")
+    return find(inputs, skip=Path(out) if out else None), out, ""
+
+
+def _read(context: typer.Context, found: Inputs, settings: Settings, how: How, ray: str) -> Tally:
+    """On this machine, or on a cluster with all the workers that it has room for unless their number is given."""
+    from apps.batch import run
+
+    if not ray or settings.outputs.folder is None:
+        return run(found, settings, how)
+    try:
+        from apps.ray_engine import run as run_on_ray
+        from data_pipeline.cluster_address import check_address
+
+        try:
+            check_address(ray)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        workers = how.workers if given_by_user(context, "workers") else 0
+        return run_on_ray(ray, workers, found, settings, how)
+    except ImportError as error:
+        raise missing(error, "ray") from None
+
+
+def given_by_user(context: typer.Context, name: str) -> bool:
+    """Whether an option is on the command line or in the environment, and no default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _check_place(context: typer.Context, settings: Settings) -> None:
     """Stop where the outputs have no place, before hours of work."""
     from apps.outputs import OutputError, check_folder
+    from apps.places import check
 
+    outputs = settings.outputs
+    if settings.address:
+        check(settings.address)
+        return
     if outputs.folder is not None:
         try:
             check_folder(outputs.folder)
@@ -140,7 +197,7 @@ def _check_place(context: typer.Context, outputs: Outputs) -> None:
         return
     if outputs.images:
         raise UsageError("--images writes pictures beside the other files: name a folder with -o.")
-    for name in ("workers", "timeout", "memory", "resume", "retry_failed"):
+    for name in ("workers", "ray", "timeout", "memory", "resume", "retry_failed"):
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":  # a variable of the environment is for other runs too
             option = f"--{name.replace('_', '-')}"
@@ -148,8 +205,10 @@ def _check_place(context: typer.Context, outputs: Outputs) -> None:
 
 
 def retry(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="A folder that parse -o has written.")],
     workers: Workers = 1,
+    ray: Ray = "",
     timeout: Timeout = None,
     memory: Memory = None,
     password: Password = "",
@@ -158,7 +217,7 @@ def retry(
     debug: Debug = False,
 ) -> None:
     """Read again what failed in a folder, each document with the settings that it had."""
-    from apps.batch import How, run, settings_of
+    from apps.batch import How, settings_of
     from apps.inputs import Inputs
     from apps.manifest import read_settings
 
@@ -169,7 +228,7 @@ def retry(
         found = Inputs(
             [(Path(entry.given if Path(entry.given).exists() else entry.path), entry.name) for entry in entries]
         )
-        codes.add(run(found, settings_of(known, folder, password, debug), how).exit_code)
+        codes.add(_read(context, found, settings_of(known, folder, password, debug), how, ray).exit_code)
     if not codes:
         say(f"nothing that failed in {folder} could come out better: see its failures.jsonl")
     raise typer.Exit(codes.pop() if len(codes) == 1 else PARTIAL if codes else OK)

@@ -16,8 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from apps import places
 from apps.jobs import Failure, Outcome, Task, count, failed, failure
 from apps.outputs import Item, OutputError, Outputs, set_aside, write
+from apps.staging import read_staged
 from docvision.page import Document, Page
 from docvision.parse import MODEL_GONE, DocumentParser, ParseOptions
 from docvision.pdf import SourceError, open_source, parse_page_range
@@ -42,6 +44,8 @@ class Settings:
     pages: str = ""
     max_pages: int | None = None
     debug: bool = False
+    address: str = ""
+    """Of the outputs where they lie elsewhere; their folder is then only for the time of one document."""
 
     def to_json(self) -> dict[str, Any]:
         outputs = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self.outputs).items()}
@@ -92,9 +96,17 @@ class TaskReader:
         self.settings, self.hashes, self.raises = settings, hashes, raises
         self.parser = _Parser(settings.options)
         self.parser.shared = shared
+        self.named = ""
+        """What a document says where it is from, where that is not the path that is read."""
 
     def read(self, task: Task, tell: Tell | None = None) -> Outcome:
         """Read a task; only an interrupt, a closed pipe and, where asked for, an error of the program are raised."""
+        if places.is_address(task.path) or self.settings.address:
+            return read_staged(task, self, tell)
+        return self.read_here(task, tell)
+
+    def read_here(self, task: Task, tell: Tell | None = None) -> Outcome:
+        """Read a task whose input has a path, into a folder that is here."""
         item, outputs = Item(Path(task.path), task.name), self.settings.outputs
         written: set[Path] = set()
         sha256 = ""
@@ -124,27 +136,17 @@ class TaskReader:
 
     def _parse(self, item: Item, task: Task, tell: Tell | None) -> tuple[Document, list[tuple[str, str]]]:
         """The document, and (code, message) of each thing that its selection of pages left out."""
-        settings, password = self.settings, self.settings.outputs.password
-        selection, gone = existing_pages(item.path, settings.pages, password)
-        cut = [("page-out-of-range", message) for message in gone]
-        on_page: Callable[[Page], None] | None = None
-        if tell is None and not task.skip and settings.max_pages is None:
-            numbers = []
-        else:
-            with open_source(item.path, password) as source:
-                numbers = parse_page_range(selection, source.page_count)
-            if settings.max_pages is not None and len(numbers) > settings.max_pages:
-                cut.append(("max-pages", f"only {settings.max_pages} of {count(len(numbers), 'page')} were read"))
-                numbers = numbers[: settings.max_pages]
-            lost = {loss.page for loss in task.skip}
-            kept = [number for number in numbers if number not in lost]
-            selection = _ranges(kept)
-            on_page = _teller(kept, tell)
+        known = tell is None and not task.skip and self.settings.max_pages is None
+        selection, numbers, cut = self.chosen(item, not known)
+        lost = {loss.page for loss in task.skip}
+        kept = [number for number in numbers if number not in lost]
+        selection = ranges(kept) if numbers else selection
         self.parser.tell = tell
         if numbers and not selection:
             document = Document(task.path)
         else:
-            document = self.parser.parse(item.path, pages=selection, password=password, on_page=on_page)
+            document = self.document(item, task, selection, teller(kept, tell))
+        document.source = self.named or document.source
         document.warnings += [message for _, message in cut]
         if task.skip:
             reasons = {loss.page: loss.message for loss in task.skip}
@@ -153,6 +155,24 @@ class TaskReader:
                 read.get(number) or Page(number, 0.0, 0.0, status="failed", error=reasons[number]) for number in numbers
             ]
         return document, cut
+
+    def chosen(self, item: Item, numbered: bool) -> tuple[str, list[int], list[tuple[str, str]]]:
+        """The selection, its page numbers if they are wanted, and what it asks for and does not get."""
+        settings, password = self.settings, self.settings.outputs.password
+        selection, gone = existing_pages(item.path, settings.pages, password)
+        cut = [("page-out-of-range", message) for message in gone]
+        if not numbered:
+            return selection, [], cut
+        with open_source(item.path, password) as source:
+            numbers = parse_page_range(selection, source.page_count)
+        if settings.max_pages is not None and len(numbers) > settings.max_pages:
+            cut.append(("max-pages", f"only {settings.max_pages} of {count(len(numbers), 'page')} were read"))
+            numbers = numbers[: settings.max_pages]
+        return selection, numbers, cut
+
+    def document(self, item: Item, task: Task, pages: str, on_page: Callable[[Page], None] | None) -> Document:
+        """The pages of a document, parsed."""
+        return self.parser.parse(item.path, pages=pages, password=self.settings.outputs.password, on_page=on_page)
 
     def _outcome(
         self, document: Document, task: Task, cut: list[tuple[str, str]], written: set[Path], aside: list[Path],
@@ -175,7 +195,7 @@ class TaskReader:
         )
 
 
-def _teller(numbers: list[int], tell: Tell | None) -> Callable[[Page], None] | None:
+def teller(numbers: list[int], tell: Tell | None) -> Callable[[Page], None] | None:
     """Tell of the first page now, and of each next one when the one before is read."""
     if tell is None or not numbers:
         return None
@@ -250,7 +270,7 @@ def _number(text: str, total: int) -> int:
     return total + 1 - int(text[1:]) if text[0] in "rR" else int(text)
 
 
-def _ranges(numbers: list[int]) -> str:
+def ranges(numbers: list[int]) -> str:
     """Page numbers as a selection: ``1-3,8``."""
     parts: list[list[int]] = []
     for number in numbers:

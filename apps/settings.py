@@ -19,7 +19,7 @@ from typing import Any
 PREFIX = "DOCVISION_"
 MAIN = (
     "text", "layout", "device", "model", "format", "tables", "headers", "anchors", "images", "join-tables",
-    "table-reader", "max-pages", "workers", "timeout", "memory", "json-log", "host", "port", "queue", "max-mb",
+    "table-reader", "max-pages", "workers", "ray", "timeout", "memory", "json-log", "host", "port", "queue", "max-mb",
     "max-seconds", "max-memory-mb", "keep-seconds",
 )  # fmt: skip
 """Options that have a variable, whichever command they belong to."""

@@ -127,6 +127,31 @@ def seal(
         raise UsageError(str(error)) from None
 
 
+@models.command()
+def language(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A model's folder.", exists=True, file_okay=False, writable=True)
+    ],
+    texts: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[TEXT...]", help="Plain text files; the training data's texts by default."),
+    ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(help="Rendered lines whose text is left out, so that they stay a fair test.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Make the model of letters that helps the line reader where a picture is in doubt."""
+    from apps.language import make_language
+    from docvision.language import LanguageError
+
+    try:
+        made = make_language(folder, texts or (), held_out)
+    except (OSError, UnicodeDecodeError, LanguageError) as error:
+        raise ClickException(str(error)) from None
+    show(f"{folder}: {len(made.keys_N):,} n-grams of up to {made.order} characters; seal the folder anew")
+
+
 @config.command("show", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 def show_config(
     context: typer.Context,

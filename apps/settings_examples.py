@@ -19,6 +19,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "models list": ("docvision models list",),
     "models verify": ("docvision models verify", "docvision models verify docvision-tiny"),
     "models seal": ("docvision models seal my-model",),
+    "models language": ("docvision models language my-model letter.txt",),
     "models fetch": ("docvision models fetch user/model",),
     "config show": ("docvision config show", "docvision config show parse --text layer"),
     "completion": ("docvision completion bash > ~/.local/share/bash-completion/completions/docvision",),

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -183,7 +183,7 @@ def make_rows(recipe: Recipe, seed: int, indexes: range, tick: processes.Tick = 
 
 
 @dataclass(frozen=True)
-class _Task:
+class ShardTask:
     """One shard to make."""
 
     recipe: Recipe
@@ -192,7 +192,11 @@ class _Task:
     path: Path
 
 
-def _make_shard(task: _Task, tick: processes.Tick) -> int:
+Engine = Callable[[Sequence[ShardTask], dict[str, Any], Callable[[int], None]], Iterable[Any]]
+"""(tasks, what the folder holds by its recipe, told the samples so far) -> something for each shard that is written."""
+
+
+def make_shard(task: ShardTask, tick: processes.Tick = lambda: None) -> int:
     """Make and write a shard; its size in bytes."""
     before = Counter(render.DROPPED)
     rows = make_rows(task.recipe, task.seed, task.indexes, tick)
@@ -210,7 +214,7 @@ def _general(reason: str) -> str:
 
 def build(
     recipe: Recipe, folder: Path, count: int, seed: int, workers: int = 1, form: str = "parquet",
-    show: progress.Progress | None = None,
+    show: progress.Progress | None = None, engine: Engine | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Make all missing shards of a data set and finish it.
 
@@ -222,31 +226,33 @@ def build(
         workers: processes.
         form: ``parquet`` or ``webdataset``.
         show: told how far it is; None writes lines to standard error.
+        engine: makes the shards elsewhere than in processes of this machine.
 
     Returns:
         What the marker holds.
     """
     show = show or progress.Progress(sys.stderr)
-    sources = KINDS[recipe.kind].sources(recipe.sample_options())
-    described = _plain(
-        {
-            **dataclasses.asdict(recipe), "count": count, "seed": seed, "format": form, "sources": sources,
-            "versions": _versions(),
-        }
-    )  # fmt: skip
+    surroundings = surroundings_of(recipe)
+    sources = surroundings["sources"]
+    described = _plain({**dataclasses.asdict(recipe), "count": count, "seed": seed, "format": form, **surroundings})
+    where = f"{workers} worker{'s' if workers > 1 else ''}" if engine is None else "on a Ray cluster"
     with shards.locked(folder) as lock:
         missing, damaged = shards.open_folder(folder, described)
         ranges = shards.shard_ranges(count, recipe.rows)
-        tasks = [_Task(recipe, seed, ranges[k], shards.shard_path(folder, k, form)) for k in missing]
+        tasks = [ShardTask(recipe, seed, ranges[k], shards.shard_path(folder, k, form)) for k in missing]
         for name, reason in damaged.items():
             show.say(f"{folder / name} is damaged and made again: {reason}")
         show.say(
             f"{recipe.kind}: {count} samples in {len(ranges)} shards, {len(missing)} to make, seed {seed}, "
-            f"{workers} worker{'s' if workers > 1 else ''}; {', '.join(f'{k} {v}' for k, v in sources.items())}"
+            f"{where}; {', '.join(f'{k} {v}' for k, v in sources.items())}"
         )
         show.start(sum(len(task.indexes) for task in tasks))
         try:
-            for _ in processes.run(_make_shard, tasks, workers, show.update, lock, not typst_ran()):
+            if engine is None:
+                made: Iterable[Any] = processes.run(make_shard, tasks, workers, show.update, lock, not typst_ran())
+            else:
+                made = engine(tasks, described, show.update)
+            for _ in made:
                 pass
             summary = shards.finish(folder)
         finally:
@@ -258,6 +264,11 @@ def build(
 def typst_ran() -> bool:
     """Whether this process has typeset something: Typst's threads do not survive a fork, and the child would hang."""
     return render._compiler.cache_info().currsize > 0
+
+
+def surroundings_of(recipe: Recipe) -> dict[str, Any]:
+    """What a sample's bytes depend on besides recipe, seed and index, as this machine has it."""
+    return {"sources": KINDS[recipe.kind].sources(recipe.sample_options()), "versions": _versions()}
 
 
 def _versions() -> dict[str, str]:

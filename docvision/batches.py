@@ -130,7 +130,7 @@ class Stream:
         if self.task.kind == "lines":
             return line_batch(rows, self.vocabulary)
         if self.task.kind == "tables":
-            return table_batch(rows, self.vocabulary, self.task.prompt)
+            return table_batch(rows, self.vocabulary, self.task.prompt, self.task.maps)
         window = np.random.default_rng((self.seed, epoch, shard, place))
         return page_batch(rows, self.task.crop, window)
 
@@ -195,8 +195,8 @@ def page_batch(rows: list[dict[str, Any]], crop: tuple[int, int], rng: np.random
     return PageBatch(pixels, size, _stack(targets, pixels.shape[2:]))
 
 
-def table_batch(rows: list[dict[str, Any]], vocabulary: Vocabulary, prompt: str) -> TableBatch:
-    """Rows with ``image`` and a ``document`` of one table to pictures, streams and maps.
+def table_batch(rows: list[dict[str, Any]], vocabulary: Vocabulary, prompt: str, maps: bool = True) -> TableBatch:
+    """Rows with ``image`` and a ``document`` of one table to pictures, streams and, if wanted, maps.
 
     A picture that has more pixels than there are coordinates is scaled down first, and its boxes with it.
     """
@@ -213,7 +213,8 @@ def table_batch(rows: list[dict[str, Any]], vocabulary: Vocabulary, prompt: str)
         # A table that has no stream (a cell ends beyond the last coordinate) trains the maps alone.
         with contextlib.suppress(TableStreamError):
             streams[-1] += [*table_to_ids(table, vocabulary, scale, text=prompt == "table"), vocabulary.eos]
-        targets.append(maps_from_page(page, image.width, image.height))
+        if maps:
+            targets.append(maps_from_page(page, image.width, image.height))
         arrays.append(to_float(image))
     pixels, size = pad_images(arrays)
     return TableBatch(pixels, size, _pad(streams), _stack(targets, pixels.shape[2:]))
@@ -223,7 +224,7 @@ def _stack(targets: list[dict[str, np.ndarray]], shape: tuple[int, ...]) -> dict
     """Maps of unequal size as one batch, padded with 0 to the grid of images of ``shape``."""
     h, w = -(-shape[0] // 8), -(-shape[1] // 8)
     stacked: dict[str, Tensor] = {}
-    for name in targets[0]:
+    for name in targets[0] if targets else ():
         whole = np.zeros((len(targets), h, w), dtype=targets[0][name].dtype)
         for index, maps in enumerate(targets):
             part = maps[name]

@@ -1,7 +1,8 @@
 """Weights and training state on disk: safetensors and JSON, written whole or not at all, never pickled.
 
-A model folder holds ``config.json`` and ``model.safetensors``.  A training checkpoint holds these two, the
-optimiser's tensors, and the position in the data, so that a resumed run gives the losses of one never stopped.
+A model folder holds ``config.json``, ``model.safetensors`` and, if it has one, ``language.safetensors``.  A training
+checkpoint holds these, the optimiser's tensors, and the position in the data, so that a resumed run gives the losses of
+one never stopped.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+LANGUAGE = "language.safetensors"
 OPTIMISER = "optimizer.safetensors"
 STATE = "state.json"
 PACKAGED = Path(__file__).parent / "weights"
@@ -127,28 +129,49 @@ def write_folder(target: Path, write: Any) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def save_optimiser(optimiser: torch.optim.Optimizer, folder: Path) -> None:
-    """Moments and step counts by parameter index; the generator's state of torch goes with them."""
-    tensors = {"rng": torch.get_rng_state()}
-    for index, slots in optimiser.state_dict()["state"].items():
-        for name, value in slots.items():
-            tensors[f"{index}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
-    save_file(tensors, folder / OPTIMISER)
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Moments and step counts by parameter index, whole; where they lie split, all processes call this together."""
+    return {
+        f"{index}.{name}": whole(torch.as_tensor(value)).detach().cpu().contiguous()
+        for index, slots in optimiser.state_dict()["state"].items()
+        for name, value in slots.items()
+    }
+
+
+def save_optimiser(tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Write what :func:`optimiser_tensors` gave; the state of torch's generator goes with it."""
+    save_file({**tensors, "rng": torch.get_rng_state()}, folder / OPTIMISER)
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, folder: Path) -> None:
-    """Inverse of :func:`save_optimiser`; also sets torch's generator."""
+    """Inverse of :func:`save_optimiser`, on any number of processes; also sets torch's generator."""
     tensors = read_tensors(folder / OPTIMISER)
     torch.set_rng_state(tensors.pop("rng"))
     state = optimiser.state_dict()
     state["state"] = {}
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     for name, value in tensors.items():
         index, slot = name.split(".", 1)
-        state["state"].setdefault(int(index), {})[slot] = value
-    count = sum(len(group["params"]) for group in state["param_groups"])
-    if any(index >= count for index in state["state"]):
-        raise CheckpointError(f"{folder / OPTIMISER} was made for another model: more than {count} parameters")
+        if int(index) >= len(parameters):
+            raise CheckpointError(
+                f"{folder / OPTIMISER} was made for another model: more than {len(parameters)} parameters"
+            )
+        state["state"].setdefault(int(index), {})[slot] = split_like(value, parameters[int(index)])
     optimiser.load_state_dict(state)
+
+
+def whole(value: Tensor) -> Tensor:
+    """A tensor that lies split over processes put together, any other as it is; all of them call this."""
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
+def split_like(value: Tensor, parameter: Tensor) -> Tensor:
+    """A whole tensor split over processes as a parameter is, if it is."""
+    if value.dim() == 0 or not hasattr(parameter, "full_tensor"):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value.to(parameter.device), parameter.device_mesh, parameter.placements)
 
 
 def write_state(folder: Path, state: Mapping[str, Any]) -> None:

@@ -123,6 +123,8 @@ class TaskConfig:
     """What the decoder writes of a table: ``structure`` (tags and boxes) or ``table`` (with the text)."""
     max_cells: int = 450
     """Tables of more cells are left out: small ones first."""
+    maps: bool = True
+    """Train the structure maps on pictures of tables; false leaves the maps to the pages."""
 
     def problems(self) -> list[str]:
         found = []
@@ -131,9 +133,7 @@ class TaskConfig:
         if self.prompt not in ("structure", "table"):
             found.append(f"task {self.kind}: prompt {self.prompt!r}: structure or table")
         if min(self.batch, self.pool, self.max_width, self.max_cells) < 1 or self.share < 0:
-            found.append(
-                f"task {self.kind}: batch, pool, max_width and max_cells are at least 1, share is not negative"
-            )
+            found.append(f"task {self.kind}: batch, pool, max_width, max_cells are at least 1, share is at least 0")
         return found
 
 
@@ -176,6 +176,10 @@ class OptimConfig:
     """Train encoder, decoder and heads; false trains the weights of the multi-token methods alone."""
     encoder: bool = True
     """Train the encoder, its maps and the line head; false leaves all they read as it is, and a step costs half."""
+    frozen_stages: int = 0
+    """Stages of the encoder's backbone, from the pixels on, that stay as they are."""
+    layer_decay: float = 1.0
+    """Rate of each stage of the backbone as a share of the next one's; 1 for one rate."""
 
     def problems(self) -> list[str]:
         found = []
@@ -183,6 +187,8 @@ class OptimConfig:
             found.append(f"optim.steps={self.steps} and optim.accumulate={self.accumulate}: at least 1")
         if not 0 <= self.decay <= 1:
             found.append(f"optim.decay={self.decay}: a share between 0 and 1")
+        if self.frozen_stages < 0 or not 0 < self.layer_decay <= 1:
+            found.append("optim.frozen_stages is no negative number, optim.layer_decay is above 0 and at most 1")
         return found
 
 
@@ -203,6 +209,8 @@ class RunConfig:
     """A model folder or name to start from; empty for random weights."""
     threads: int = 1
     """CPU threads of each process."""
+    shard: bool = False
+    """Split weights, gradients and optimiser over the processes (FSDP); of a Hugging Face model, the frozen weights."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +229,7 @@ class TrainRecipe:
             found.extend(task.problems())
         if not self.optim.encoder and (self.loss.decoder == 0 or any(task.kind == "pages" for task in self.tasks)):
             found.append("optim.encoder=false leaves the decoder to train: no task of kind pages, loss.decoder above 0")
-        if not self.tasks or sum(task.share for task in self.tasks) <= 0:
+        if sum(task.share for task in self.tasks) <= 0:
             found.append("tasks: at least one with a share above 0")
         return found
 

@@ -13,7 +13,8 @@ Shape suffixes: B batch, C channels, H/W pixels, h/w grid, M = h*w memory cells,
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from abc import abstractmethod
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -118,7 +119,42 @@ class ResidualBlock(nn.Module):
         return x_BCHW + self.second(masked(F.relu(hidden), mask_B1HW))
 
 
-class FcnBackbone(nn.Module):
+class Backbone(nn.Module):
+    """Stages from the pixels on, the first of which may be frozen."""
+
+    frozen = 0
+
+    @abstractmethod
+    def stages_of_modules(self) -> list[list[nn.Module]]:
+        """Modules by stage; each weight belongs to one of them directly."""
+
+    def weights_by_stage(self) -> list[list[nn.Parameter]]:
+        return [[w for m in stage for w in m.parameters(recurse=False)] for stage in self.stages_of_modules()]
+
+    def freeze(self, count: int) -> None:
+        """Leave the first stages as they are, the statistics of their norms included.
+
+        Raises:
+            ValueError: there are fewer stages.
+        """
+        stages = self.stages_of_modules()
+        if count > len(stages):
+            raise ValueError(f"optim.frozen_stages={count}: this backbone has {len(stages)} stages")
+        self.frozen = count
+        for weights in self.weights_by_stage()[:count]:
+            for weight in weights:
+                weight.requires_grad_(False)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Backbone:
+        super().train(mode)
+        for stage in self.stages_of_modules()[: self.frozen]:
+            for module in stage:
+                module.training = False
+        return self
+
+
+class FcnBackbone(Backbone):
     """Four stages; gives the maps at (H/8, W/8) and (H/16, W/8) with their masks."""
 
     def __init__(self, widths: tuple[int, ...], depths: tuple[int, ...], channels: int) -> None:
@@ -136,6 +172,12 @@ class FcnBackbone(nn.Module):
         self.norms = nn.ModuleList(ChannelNorm(width, eps=1e-4) for width in widths)
         self.out_channels = (widths[2], widths[3])
 
+    def stages_of_modules(self) -> list[list[nn.Module]]:
+        return [
+            [module for part in parts for module in part.modules()]
+            for parts in zip(self.downs, self.stages, self.norms, strict=True)
+        ]
+
     def forward(self, x_BCHW: Tensor, size_B2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         outputs = []
         mask = grid_mask(size_B2, x_BCHW.shape[2:])
@@ -152,25 +194,38 @@ class FcnBackbone(nn.Module):
         return fine, coarse, full[0], full[1]
 
 
-class TimmBackbone(nn.Module):
+class TimmBackbone(Backbone):
     """Any timm model with ``features_only``; its maps are resampled to the fcn's two grids.
 
     The strides of a timm model are not ours: the first map at least as fine as 1/8 and the one at 1/16 (or the
     last) are taken.  These models normalise as they like, so padding-invariance holds only as far as they keep it.
+    A stage is what lies between one of the model's maps and the next.
     """
 
     def __init__(self, name: str, pretrained: bool, channels: int) -> None:
         super().__init__()
-        try:
-            import timm
-        except ImportError as error:
-            raise ValueError("encoder.backbone=timm/... needs timm: pip install 'docvision[train]'") from error
-        self.model = timm.create_model(name, features_only=True, pretrained=pretrained, in_chans=channels)
+        self.model = timm_model(name, pretrained, channels)
         reductions = self.model.feature_info.reduction()
         self.fine = max((i for i, r in enumerate(reductions) if r <= 8), default=0)
         self.coarse = max((i for i, r in enumerate(reductions) if r <= 16), default=len(reductions) - 1)
+        if self.coarse < len(reductions) - 1:  # stages behind it would be carried along and never run
+            self.model = timm_model(name, pretrained, channels, tuple(range(self.coarse + 1)))
         channels_of = self.model.feature_info.channels()
         self.out_channels = (channels_of[self.fine], channels_of[self.coarse])
+
+    def stages_of_modules(self) -> list[list[nn.Module]]:
+        told = self.model.feature_info.module_name()
+        names = [name for name, _ in self.model.named_modules()]
+        # Some models are flattened to features, others stand one level further in.
+        ends = [next(n for n in names if n in (end, end.replace(".", "_"), f"model.{end}")) for end in told]
+        stages: list[list[nn.Module]] = [[] for _ in ends]
+        passed: list[str] = []
+        for name, module in self.model.named_modules():
+            if name in ends:
+                passed.append(name)
+            behind = sum(name != end and not name.startswith(f"{end}.") for end in passed)
+            stages[min(behind, len(ends) - 1)].append(module)
+        return stages
 
     def forward(self, x_BCHW: Tensor, size_B2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         H, W = x_BCHW.shape[2:]
@@ -189,6 +244,33 @@ class TimmBackbone(nn.Module):
         fine_mask = fine_mask.expand(-1, -1, *shape8)
         coarse_mask = coarse_mask.expand(-1, -1, *shape16)
         return fine * fine_mask, coarse * coarse_mask, fine_mask, coarse_mask
+
+
+def timm_model(name: str, pretrained: bool, channels: int, maps: tuple[int, ...] | None = None) -> nn.Module:
+    """A timm model that gives its maps, or some of them.
+
+    Raises:
+        ValueError: no timm, no such model, or its weights are neither on this disk nor to be had.
+    """
+    try:
+        import timm
+    except ImportError as error:
+        raise ValueError("encoder.backbone=timm/... needs timm: pip install 'docvision[train]'") from error
+    chosen: dict[str, Any] = {} if maps is None else {"out_indices": maps}
+    try:
+        return timm.create_model(name, features_only=True, pretrained=pretrained, in_chans=channels, **chosen)
+    except Exception as error:  # what is raised differs from model to model, and with the hub's client
+        said = " ".join(str(error).split())[:160]
+        if name.partition(".")[0] not in timm.list_models():
+            raise ValueError(f"encoder.backbone=timm/{name}: timm has no such model: {said}") from error
+        if not pretrained:
+            raise ValueError(f"encoder.backbone=timm/{name} gives no maps to read from: {said}") from error
+        source = timm.get_pretrained_cfg(name)
+        raise ValueError(
+            f"encoder.pretrained=true: the weights of timm/{name} are not on this disk and were not fetched:"
+            f" docvision models fetch {source.hf_hub_id if source and source.hf_hub_id else f'timm/{name}'}, or leave"
+            f" pretrained out ({said})"
+        ) from error
 
 
 class GridLayer(nn.Module):

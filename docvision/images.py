@@ -14,7 +14,8 @@ from PIL import Image, ImageFilter
 from docvision.page import Box
 
 LINE_HEIGHT = 32
-MAX_LINE_WIDTH = 2048
+MAX_LINE_WIDTH = 8192
+"""Pixels: 256 line heights, more than any page has in a line. It bounds what a rule taken for a line costs."""
 LINE_PAD_Y = 0.12
 """Share of a line box's height added above and below, for accents and descenders that the box cuts."""
 LINE_PAD_X = 0.3

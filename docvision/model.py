@@ -22,6 +22,7 @@ from docvision.config import ModelConfig, build, to_plain
 from docvision.decoder import CausalDecoder
 from docvision.encoder import Memory, VisionEncoder
 from docvision.images import to_float
+from docvision.language import CharacterModel, likeliest
 from docvision.tableseq import COORDINATE_PIXELS
 from docvision.tokens import CHARACTERS, Vocabulary
 
@@ -108,6 +109,8 @@ class DocVisionModel(nn.Module):
         self.line_head = LineHead(config.width, config.line_height // 16, self.vocabulary.ctc_classes)
         self.methods = nn.ModuleDict()
         """Weights of multi-token methods, put here by docvision.methods.attach."""
+        self.language: CharacterModel | None = None
+        """Which letters follow each other; it helps the line head where that is in doubt."""
 
     def _place_coordinates(self) -> None:
         """Start the embeddings of coordinates as codes of their places, the grid's own code among them.
@@ -143,6 +146,7 @@ class DocVisionModel(nn.Module):
 
         Raises:
             CheckpointError: no such model, or a damaged one.
+            LanguageError: a damaged language model.
         """
         folder = checkpoint.find_model(name)
         try:
@@ -159,6 +163,8 @@ class DocVisionModel(nn.Module):
         for method in model.config.methods:
             model.methods[method] = StoredWeights(checkpoint.read_tensors(folder / checkpoint.WEIGHTS), method)
         checkpoint.load_weights(model, folder)
+        if (folder / checkpoint.LANGUAGE).exists():
+            model.language = CharacterModel.load(folder / checkpoint.LANGUAGE)
         return model.to(device).eval()
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
@@ -168,6 +174,8 @@ class DocVisionModel(nn.Module):
             plain = {"vocabulary": self.vocabulary.fingerprint, **to_plain(self.config)}
             (partial / checkpoint.CONFIG).write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
             checkpoint.save_weights(self, partial, dtype)
+            if self.language is not None:
+                self.language.save(partial / checkpoint.LANGUAGE)
 
         checkpoint.write_folder(Path(folder), write)
 
@@ -195,17 +203,28 @@ class DocVisionModel(nn.Module):
             pixels, size = pad_images([arrays[index] for index in group])
             memory = self.encoder(pixels.to(self.device), size.to(self.device))
             logits = self.line_head(memory)
-            for index, reading in zip(group, self._best_paths(logits, size[:, 1]), strict=True):
+            for index, reading in zip(group, self.best_paths(logits, size[:, 1], self.language), strict=True):
                 readings[index] = reading
         return iter(readings)
 
-    def _best_paths(self, logits_BTC: Tensor, width_B: Tensor) -> list[Reading]:
-        best = logits_BTC.float().log_softmax(-1).max(-1)
+    def best_paths(self, logits_BTC: Tensor, width_B: Tensor, language: CharacterModel | None = None) -> list[Reading]:
+        """Text of each row of the line head's logits, and how sure the line head is by itself.
+
+        Args:
+            logits_BTC: of rows padded at the right.
+            width_B: pixels of each row.
+            language: has a say in the text; None for the best path of the line head alone.
+        """
+        log_probs_BTC = logits_BTC.float().log_softmax(-1).cpu()
         frames = CTC_FRAMES * ((width_B + 7) // 8)
+        letters = [self.vocabulary.decode_ctc([index]) for index in range(self.vocabulary.ctc_classes)]
         readings = []
-        for path, scores, count in zip(best.indices.cpu(), best.values.cpu(), frames.tolist(), strict=True):
-            path, scores = path[:count], scores[:count]
-            text = self.vocabulary.decode_ctc(path.tolist()).strip()
+        for log_probs_TC, count in zip(log_probs_BTC, frames.tolist(), strict=True):
+            scores, path = log_probs_TC[:count].max(-1)
+            if language is None:
+                text = self.vocabulary.decode_ctc(path.tolist()).strip()
+            else:
+                text = likeliest(log_probs_TC[:count].numpy(), letters, language).strip()
             spoken = scores[path > 0]
             # Blanks are nearly always sure; the characters tell how sure the reading is.
             sure = float((spoken if len(spoken) else scores).mean().exp()) if count else 1.0

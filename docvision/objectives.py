@@ -62,9 +62,10 @@ class DocumentTrainer(nn.Module):
 
     def _tables(self, batch: TableBatch, loss: LossConfig, noise: torch.Generator) -> dict[str, Tensor]:
         encoder = self.model.encoder
-        memory = encoder(batch.pixels_B1HW, batch.size_B2, maps=loss.structure > 0 or encoder.prior)
+        with_maps = loss.structure > 0 and bool(batch.targets)
+        memory = encoder(batch.pixels_B1HW, batch.size_B2, maps=with_maps or encoder.prior)
         losses: dict[str, Tensor] = {}
-        if loss.structure > 0:
+        if with_maps:
             losses["table_maps"] = loss.structure * structure_loss(memory.maps, batch.targets)
         if loss.decoder == 0 and not self.model.methods:
             return losses
@@ -197,7 +198,7 @@ def _line_errors(core: DocVisionModel, batches: list[LineBatch], decoder: bool) 
     by_decoder: list[str] = []
     for batch in batches:
         memory = core.encoder(batch.pixels_B1HW, batch.size_B2)
-        by_ctc += [r.text for r in core._best_paths(core.line_head(memory), batch.size_B2[:, 1])]
+        by_ctc += [r.text for r in core.best_paths(core.line_head(memory), batch.size_B2[:, 1])]
         by_decoder += [r.text for r in generate_text(core, memory)] if decoder else []
         truth += batch.texts
     rates = {"cer_ctc": error_rate(by_ctc, truth)}

@@ -176,9 +176,7 @@ class DocumentParser:
     ) -> Document:
         """Parse one document; arguments and errors as in :func:`parse`."""
         with on_disk(source) as (path, name), open_source(path, password) as opened:
-            run = self._run(opened)
-            document = Document(_printable(name), metadata=dict(opened.metadata), settings=self._settings())
-            document.warnings += opened.notes
+            run, document = self.begin(opened, name)
             selected = parse_page_range(pages, opened.page_count)
             if on_progress is not None:
                 on_progress(0, len(selected))
@@ -189,11 +187,21 @@ class DocumentParser:
                     on_page(page)
                 if on_progress is not None:
                     on_progress(len(document.pages), len(selected))
+        self.finish(run, document)
+        return document
+
+    def begin(self, source: Source, name: str) -> tuple[Run, Document]:
+        """What reads the pages of an open source, and a document without pages; see :meth:`finish`."""
+        document = Document(_printable(name), metadata=dict(source.metadata), settings=self._settings())
+        document.warnings += source.notes
+        return self._run(source), document
+
+    def finish(self, run: Run, document: Document) -> None:
+        """Do what only the whole document tells, when its pages are there, and check the ledger of ``run``'s words."""
         finish_document(document.pages)
         if self.options.join_tables:
             mark_continued(document.pages)
         run.close(document.pages)
-        return document
 
     async def parse_async(
         self,

@@ -55,6 +55,8 @@ class Run:
     good_fonts: frozenset[str] = frozenset()
     """Fonts whose text agreed with the picture."""
     model_used: bool = False
+    leaned: bool = False
+    """Whether a page was read as it was because of what pages before it had done."""
     words: dict[int, list[str]] = field(default_factory=dict)
     """Page number -> texts of the words of the layer, where the layer was read."""
 
@@ -136,6 +138,7 @@ class Run:
         if suspicion and suspicion.proof:
             return suspicion.reason
         must = scanned or suspicion is not None
+        self.leaned = self.leaned or not must
         if not (must or self.eager or self.model_used):
             return ""
         lines = trust.sample_lines(page.blocks, frozenset() if must else self.good_fonts)

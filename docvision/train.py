@@ -1,20 +1,23 @@
 """One ``fit`` for everything that is trained: CPU, GPU, or several processes by accelerate's launcher.
 
-    docvision train lines optim.steps=2000          one process
-    accelerate launch --cpu --num_processes 2 -m docvision.train lines
+    docvision train lines optim.steps=2000                          one process
+    accelerate launch --num_processes 8 -m docvision.train lines    eight GPUs
+    torchrun --standalone --nproc-per-node 2 -m docvision.train lines    two processes on CPUs
 
 ``fit`` knows nothing about documents: it is handed a model, an objective (a function from batch to losses) and
-streams of batches addressed by number.  A checkpoint holds the number of the next batch of each stream, so a
-resumed run gives the losses of one that never stopped.
+streams of batches addressed by number.  A step is the mean over processes x ``optim.accumulate`` batches: however
+that number is made up, the same batches give the same step.  Each batch goes to one process, and a checkpoint holds
+how many of each stream are used up, so a resumed run, on any number of processes, goes on where the data ended.
 """
 
 from __future__ import annotations
 
+import copy
 import csv
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +27,7 @@ from torch import Tensor, nn
 
 from docvision import checkpoint, methods
 from docvision.batches import Stream
-from docvision.config import OptimConfig, RunConfig, TrainRecipe, dump_recipe, load_recipe
+from docvision.config import OptimConfig, RecipeError, RunConfig, TrainRecipe, dump_recipe, load_recipe
 from docvision.model import DocVisionModel
 from docvision.objectives import DocumentTrainer, validate_document
 
@@ -46,6 +49,8 @@ class Job:
     objective: Objective
     validate: Callable[[Any], dict[str, float]] | None = None
     save_model: Callable[[nn.Module, Path], None] | None = None
+    divisible: bool = False
+    """Whether the objective may run on a model whose weights are split over processes (``run.shard``)."""
 
 
 def learning_rate(step: int, optim: OptimConfig) -> float:
@@ -73,65 +78,172 @@ def fit(model: nn.Module, job: Job, optim: OptimConfig, run: RunConfig) -> dict[
     from accelerate import Accelerator, DistributedDataParallelKwargs
 
     # A page batch leaves the line head without gradient and the other way round.
-    accelerator = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])
+    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
+    accelerator = Accelerator(cpu=on_cpu(), kwargs_handlers=[unused])
     torch.set_num_threads(run.threads)
     out = Path(run.out)
-    optimiser = torch.optim.AdamW(parameter_groups(model, optim.weight_decay), lr=optim.lr, betas=optim.betas)
-    prepared, optimiser = accelerator.prepare(model, optimiser)
-    counts, step = _resume(accelerator.unwrap_model(prepared), optimiser, out, job)
+    folder, counts, step = _newest(model, out, job)
+    placed = Placement(accelerator, model, optim, _may_split(accelerator, run, job))
+    if folder:
+        checkpoint.load_optimiser(placed.bare_optimiser, folder)
     rank, world = accelerator.process_index, accelerator.num_processes
     if accelerator.is_main_process:
         _announce(model, job, optim, run, step, world)
     sums: dict[str, list[float]] = {}
     report: dict[str, float] = {}
     began, seen = time.perf_counter(), 0
-    prepared.train()
+    placed.prepared.train()
     while step < optim.steps:
         rate = learning_rate(step, optim)
-        for group in optimiser.param_groups:
-            group["lr"] = rate
+        for group in placed.optimiser.param_groups:
+            group["lr"] = rate * group["share"]
         for _ in range(optim.accumulate):
             task = choose_task(job.shares, counts)
-            number = counts[task] * world + rank
-            counts[task] += 1
+            number, position = counts[task] + rank, sum(counts.values()) + rank
+            counts[task] += world
             batch = move(job.streams[task].batch(number), accelerator.device)
-            noise = torch.Generator().manual_seed(run.seed * 1_000_003 + step * world + rank)
-            losses = job.objective(prepared, batch, noise)
+            noise = torch.Generator().manual_seed(run.seed * 1_000_003 + position)
+            losses = job.objective(placed.prepared, batch, noise)
             accelerator.backward(sum(losses.values()) / optim.accumulate)
             for name, value in losses.items():
                 sums.setdefault(name, []).append(float(value.detach()))
             seen += 1
-        accelerator.clip_grad_norm_(prepared.parameters(), optim.clip)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        placed.step(optim.clip)
         step += 1
-        if step % run.log_every == 0 or step == optim.steps:
-            report |= {name: float(np.mean(values)) for name, values in sums.items()}
+        last = step == optim.steps
+        if step % run.log_every == 0 or last:
+            report |= _averaged(sums)
             sums.clear()
             rates = {"lr": rate, "batches_per_s": seen * world / (time.perf_counter() - began)}
             if accelerator.is_main_process:
                 _log(out, step, report | rates)
             began, seen = time.perf_counter(), 0
-        last = step == optim.steps
-        if accelerator.is_main_process and (step % run.save_every == 0 or last):
-            _save(accelerator.unwrap_model(prepared), optimiser, out, step, counts, run.keep, job)
-        if accelerator.is_main_process and job.validate and (step % run.validate_every == 0 or last):
-            report |= job.validate(accelerator.unwrap_model(prepared))
-            _log(out, step, report)
-            prepared.train()
+        if step % run.save_every == 0 or last:
+            _save(placed, out, step, counts, run.keep, job)
+        if job.validate and (step % run.validate_every == 0 or last):
+            report |= placed.validated(job.validate)
+            if accelerator.is_main_process:
+                _log(out, step, report)
         if step % run.save_every == 0 or last:
             accelerator.wait_for_everyone()
     return report
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Matrices and kernels decay; biases, norms and embeddings do not."""
-    decayed: list[nn.Parameter] = []
-    free: list[nn.Parameter] = []
+class Placement:
+    """Where a model's weights lie while it learns: whole on each process (DDP), or split over them (FSDP).
+
+    The model that ``fit`` was given stays what it is: where what learns is split, it lies whole in the host's memory
+    and is filled before it is saved or validated.
+    """
+
+    def __init__(self, accelerator: Any, model: nn.Module, optim: OptimConfig, split: bool) -> None:
+        self.accelerator, self.model, self.split = accelerator, model, split
+        backbone = _backbone(model, optim)
+        if backbone is not None:
+            backbone.freeze(optim.frozen_stages)
+        held = split_over_processes(copy.deepcopy(model).to(accelerator.device)) if split else model
+        groups = parameter_groups(held, optim.weight_decay, _backbone(held, optim), optim.layer_decay)
+        self.bare_optimiser = torch.optim.AdamW(groups, lr=optim.lr, betas=optim.betas)
+        # What is split already is not to be wrapped once more.
+        self.prepared = accelerator.prepare_model(held, evaluation_mode=split)
+        self.optimiser = accelerator.prepare_optimizer(self.bare_optimiser)
+
+    def step(self, clip: float) -> None:
+        self.accelerator.clip_grad_norm_(self.prepared.parameters(), clip)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def whole(self) -> nn.Module:
+        """The model with all its weights; where they are split, all processes call this together."""
+        if not self.split:
+            return self.accelerator.unwrap_model(self.prepared)
+        tensors = {name: checkpoint.whole(value).cpu() for name, value in self.prepared.state_dict().items()}
+        self.model.load_state_dict(tensors)
+        return self.model
+
+    def validated(self, validate: Callable[[Any], dict[str, float]]) -> dict[str, float]:
+        """Held-out figures, on the main process."""
+        model, report = self.whole(), {}
+        if self.accelerator.is_main_process:
+            report = validate(model.to(self.accelerator.device))
+        if self.split:
+            model.to("cpu")
+        self.prepared.train()
+        return report
+
+
+def split_over_processes(model: nn.Module) -> nn.Module:
+    """FSDP: between steps each process holds its share of every weight, gradient and moment.
+
+    The whole model is one unit, put together for a forward and its backward: ours are small, and their parts are
+    called by other ways than ``forward``.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    def touch_all(module: nn.Module, given: Any, losses: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Processes must agree on which weights have a gradient, and batches differ in what they use."""
+        name = next(name for name, value in losses.items() if value.requires_grad)
+        nothing = sum(0.0 * weight.sum() for weight in module.parameters() if weight.requires_grad)
+        return {**losses, name: losses[name] + nothing}
+
+    model.register_forward_hook(touch_all)
+    device = next(model.parameters()).device.type
+    fully_shard(model, mesh=init_device_mesh(device, (torch.distributed.get_world_size(),)))
+    return model
+
+
+def _may_split(accelerator: Any, run: RunConfig, job: Job) -> bool:
+    if "FSDP" in str(accelerator.distributed_type):
+        raise RecipeError("leave --use_fsdp out of the launch line: run.shard=true splits what is trained")
+    if run.shard and not job.divisible:
+        raise RecipeError("run.shard=true is for the document model: leave it out, each process holds this model whole")
+    if run.shard and accelerator.num_processes < 2:
+        raise RecipeError("run.shard=true splits over processes: accelerate launch --num_processes 2 or more")
+    return run.shard
+
+
+def _backbone(model: nn.Module, optim: OptimConfig) -> Any:
+    """The part of a model that has stages, where the recipe speaks of them."""
+    if not optim.frozen_stages and optim.layer_decay == 1:
+        return None
+    found = next((module for module in model.modules() if hasattr(module, "weights_by_stage")), None)
+    if found is None:
+        raise RecipeError(
+            "optim.frozen_stages and optim.layer_decay: this model has no backbone of stages, leave them out"
+        )
+    return found
+
+
+def parameter_groups(
+    model: nn.Module, weight_decay: float, backbone: Any = None, layer_decay: float = 1.0
+) -> list[dict[str, Any]]:
+    """Matrices and kernels decay; biases, norms and embeddings do not.
+
+    Args:
+        model: whose weights with a gradient are meant.
+        weight_decay: of the former.
+        backbone: gives its weights by stage.
+        layer_decay: rate of each stage as a share of the next one's; ``share`` of a group is that of the full rate.
+    """
+    shares: dict[int, float] = {}
+    stages = backbone.weights_by_stage() if backbone is not None else []
+    for ahead, stage in enumerate(reversed(stages), start=1):
+        shares |= {id(weight): layer_decay**ahead for weight in stage}
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, True): [], (1.0, False): []}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            (decayed if parameter.dim() > 1 and "embedding" not in name else free).append(parameter)
-    return [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
+            decays = parameter.dim() > 1 and "embedding" not in name
+            groups.setdefault((shares.get(id(parameter), 1.0), decays), []).append(parameter)
+    return [
+        {"params": weights, "weight_decay": weight_decay if decays else 0.0, "share": share}
+        for (share, decays), weights in groups.items()
+    ]
+
+
+def on_cpu() -> bool:
+    """Whether there are only CPUs here: accelerate joins several processes on CPUs only where it is told so."""
+    return not torch.accelerator.is_available()
 
 
 def move(batch: Any, device: torch.device) -> Any:
@@ -149,6 +261,10 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
     """Train the document model as the recipe says; weights and curve lie in ``run.out``."""
     torch.manual_seed(recipe.run.seed)
     model = DocVisionModel(recipe.model)
+    plain = replace(
+        recipe.model.encoder, pretrained=False
+    )  # published weights are for the start, not for what is saved
+    model.config = replace(recipe.model, encoder=plain)
     folder = checkpoint.find_model(recipe.run.init) if recipe.run.init else None
     if folder:
         checkpoint.load_weights(model, folder)
@@ -182,14 +298,16 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
         if held_out
         else None,
         save_model=lambda module, folder: module.model.save_pretrained(folder),
+        divisible=True,
     )
     return fit(DocumentTrainer(model), job, recipe.optim, recipe.run)
 
 
-def _resume(model: nn.Module, optimiser: Any, out: Path, job: Job) -> tuple[dict[str, int], int]:
+def _newest(model: nn.Module, out: Path, job: Job) -> tuple[Path | None, dict[str, int], int]:
+    """Folder of the newest checkpoint, whose weights are loaded, batches used up of each stream, and steps done."""
     found = checkpoint.checkpoints(out)
     if not found:
-        return dict.fromkeys(job.streams, 0), 0
+        return None, dict.fromkeys(job.streams, 0), 0
     folder = found[-1]
     state = checkpoint.read_state(folder)
     if set(state["counts"]) != set(job.streams):
@@ -198,21 +316,36 @@ def _resume(model: nn.Module, optimiser: Any, out: Path, job: Job) -> tuple[dict
             " choose another run.out"
         )
     checkpoint.load_weights(model, folder / "trainer")
-    checkpoint.load_optimiser(getattr(optimiser, "optimizer", optimiser), folder)
-    return state["counts"], state["step"]
+    return folder, state["counts"], state["step"]
 
 
-def _save(model: nn.Module, optimiser: Any, out: Path, step: int, counts: dict[str, int], keep: int, job: Job) -> None:
+def _save(placed: Placement, out: Path, step: int, counts: dict[str, int], keep: int, job: Job) -> None:
+    if not placed.split and not placed.accelerator.is_main_process:
+        return
+    model, moments = placed.whole(), checkpoint.optimiser_tensors(placed.bare_optimiser)
+
     def write(partial: Path) -> None:
         (partial / "trainer").mkdir()
         checkpoint.save_weights(model, partial / "trainer")
-        checkpoint.save_optimiser(getattr(optimiser, "optimizer", optimiser), partial)
+        checkpoint.save_optimiser(moments, partial)
         if job.save_model:
             job.save_model(model, partial / "model")
         checkpoint.write_state(partial, {"step": step, "counts": counts})
 
-    checkpoint.write_folder(out / f"step-{step:07d}", write)
-    checkpoint.drop_old(out, keep)
+    if placed.accelerator.is_main_process:
+        checkpoint.write_folder(out / f"step-{step:07d}", write)
+        checkpoint.drop_old(out, keep)
+
+
+def _averaged(sums: dict[str, list[float]]) -> dict[str, float]:
+    """Means over the batches of all processes."""
+    from accelerate.utils import gather_object
+
+    found: dict[str, list[float]] = {}
+    for part in gather_object([sums]):
+        for name, values in part.items():
+            found.setdefault(name, []).extend(values)
+    return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 def _announce(model: nn.Module, job: Job, optim: OptimConfig, run: RunConfig, step: int, world: int) -> None:

@@ -188,10 +188,9 @@ def rows_of(done: Sequence[dict[str, object]], protocol: Protocol) -> list[dict[
         row["CPU s"] = round(statistics.mean(figure_of(run, "cpu_seconds") for run in own), 1)
         for figure in ["nll", *([chosen] if chosen else [])]:
             values = [figure_of(run, figure) for run in own]
-            row[figure] = statistics.mean(values)
-            if (budget, arm) != ("full", "base"):
-                gaps = [figure_of(run, figure) - figure_of(plain[run["seed"]], figure) for run in own]
-                row[f"{figure} - base"] = interval(gaps)
+            row[figure] = round(statistics.mean(values), 4)
+            gaps = [figure_of(run, figure) - figure_of(plain[run["seed"]], figure) for run in own]
+            row[f"{figure} - base"] = "" if (budget, arm) == ("full", "base") else interval(gaps)
         row["paper's FID"] = PAPER.get(str(arm), "") if budget == "full" else ""
         rows.append(row)
     return rows

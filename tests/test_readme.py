@@ -80,7 +80,7 @@ def commands() -> list[list[str]]:
     text = "\n".join(DOCS.values()).replace("\\\n", " ")
     lines = [line for block in fenced("sh", text) + fenced("bash", text) for line in block.splitlines()]
     inline = re.findall(r"`((?:make|docvision|imagegen) [^`.]+)`", text)
-    return [shlex.split(line, comments=True) for line in lines + inline if line.strip()]
+    return [words for line in lines + inline if (words := shlex.split(line, comments=True))]
 
 
 def test_make_targets_exist():

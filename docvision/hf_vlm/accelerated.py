@@ -17,6 +17,7 @@ import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,11 +32,12 @@ from docvision.hf_vlm.adapter import load_adapter, push_adapter, save_adapter
 from docvision.hf_vlm.cache import RowCache
 from docvision.hf_vlm.decoder import VlmDecoder, VlmError
 from docvision.hf_vlm.drafts import copier
+from docvision.hf_vlm.own_layer import OwnDrafter, PromptRun, load_own_layer
 from docvision.hf_vlm.request import REFUSED, LeftPadded, check_settings, end_tokens, finish
 from docvision.hf_vlm.session import Course, VlmSession, apply
 from docvision.pace import Pace
 
-METHODS = ("textlayer", "ngram", "ptp", "pmtp", "ntp")
+METHODS = ("textlayer", "ngram", "ptp", "pmtp", "own", "ntp")
 TOLERANCE = 1e-3
 """Largest difference between the model's own scores and ours, as a share of their spread, that is taken for rounding
 in single precision; 0.1 in half precision."""
@@ -98,7 +100,8 @@ class Accelerated:
 
     Args:
         model: an image-text-to-text model of transformers, encoder-decoder ones included, LoRA or not.
-        method: ``textlayer``, ``ngram``, ``ptp``, ``pmtp``, or ``ntp`` for one token at a time.
+        method: ``textlayer``, ``ngram``, ``ptp``, ``pmtp``, ``own`` for the layer that the model brings along, or
+            ``ntp`` for one token at a time.
         processor: of the model, or its tokenizer; ``textlayer`` needs it to turn words into tokens.
         accept: ``exact`` keeps the model's answers; ``all`` and ``confidence(TAU)`` do not.
         fallback: stop drafting where the clock says that it does not pay.
@@ -135,7 +138,11 @@ class Accelerated:
         self.options = options
         self.core = Core(model)
         self.last = Statistics()
+        self.described: dict[str, Any] | None = None
+        """What an adapter says of this base, where it was worked out before the weights were split."""
         self._checked = False
+        self.own = load_own_layer(model, self.core.decoder) if method == "own" else None
+        self._prompt: tuple[RowCache, PromptRun] | None = None
         if adapter is not None:
             load_adapter(self, adapter)
         if method == "textlayer" and self.tokenizer is None:
@@ -243,7 +250,8 @@ class Accelerated:
         seen: dict[str, Any] = {}
 
         def look(module: nn.Module, given: Any, called: dict[str, Any], output: Any) -> None:
-            seen.update(called, states=output.last_hidden_state[:, -1:])
+            states = output.last_hidden_state
+            seen.update(called, states=states[:, -1:], all=states if self.own is not None else None)
 
         hook = decoder.stack.register_forward_hook(look, with_kwargs=True)
         try:
@@ -264,6 +272,10 @@ class Accelerated:
                 axes, place = 3, place[-1]
             offset_B = place[:, -1].to(device).expand(rows) + 1
         cache.start(mask.to(device).bool(), offset_B.clone(), axes)
+        if self.own is not None:
+            placed = seen.get("position_ids")
+            placed = torch.arange(cache.prompt, device=device)[None] if placed is None else placed
+            self._prompt = cache, PromptRun(seen["inputs_embeds"], seen["all"], placed[-3:] if axes else placed)
         if encoder:
             names = ("encoder_hidden_states", "encoder_attention_mask")
             cache.cross_inputs = {name: seen[name] for name in names if seen.get(name) is not None}
@@ -293,6 +305,10 @@ class Accelerated:
         self, words: Sequence[Sequence[str]] | None, going: Sequence[int], input_ids: Tensor, named: dict[str, Any]
     ) -> Callable[[Any], Any] | None:
         """What copies from words and from what was written, for the methods that do."""
+        if self.own is not None and self._prompt is not None:
+            cache, prompt = self._prompt
+            self._prompt = None
+            return partial(OwnDrafter, layer=self.own, main=cache, prompt=prompt.of(going), **self.options)
         if self.method not in ("textlayer", "ngram"):
             return None
         mask = named.get("attention_mask")

@@ -115,6 +115,8 @@ def load_adapter(accelerated: Any, name: str | Path, revision: str | None = None
 
 def describe(accelerated: Any) -> dict[str, Any]:
     """What the base model is: name, shape, and a few of its numbers."""
+    if accelerated.described is not None:
+        return accelerated.described
     config = accelerated.core.decoder.text_config
     return {
         "name": str(accelerated.model.config.name_or_path or type(accelerated.model).__name__),

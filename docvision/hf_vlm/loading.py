@@ -32,7 +32,8 @@ def accelerate(
     Args:
         model: a loaded model of transformers, a folder or a hub id.
         method: ``textlayer`` (drafts from the page's own words and from what was written), ``ngram`` (the latter
-            alone), ``ptp`` (registers), ``pmtp`` (a recursive module), ``ntp`` (one token at a time).
+            alone), ``ptp`` (registers), ``pmtp`` (a recursive module), ``own`` (the layer for drafts that the model
+            brings along), ``ntp`` (one token at a time).
         processor: of the model; loaded with it where an id or folder is given.
         adapter: folder or hub id of a trained method's weights.
         revision: commit, tag or branch of the hub id: pin it to a commit for results that stay the same.

@@ -17,6 +17,7 @@ from docvision.config import LossConfig, ModelConfig, RecipeError, TaskConfig, T
 from docvision.hf_vlm.adapter import save_adapter
 from docvision.hf_vlm.loading import accelerate
 from docvision.hf_vlm.pairs import Pairs
+from docvision.hf_vlm.sharding import meet, own_device, share_held, split_base
 from docvision.hf_vlm.training import PairBatch, VlmTrainer
 from docvision.train import Job, fit
 
@@ -48,9 +49,13 @@ def train_recipe(recipe: TrainRecipe, accelerated: Any = None) -> dict[str, floa
     how = {key: options.pop(key) for key in TRAINER_OPTIONS if key in options}
     torch.manual_seed(recipe.run.seed)
     if accelerated is None:
+        where = None if recipe.run.shard else own_device()
         accelerated = accelerate(
-            recipe.run.init, method, revision=how.get("revision"), dtype=how.get("dtype", "auto"), device_map=_device()
+            recipe.run.init, method, revision=how.get("revision"), dtype=how.get("dtype", "auto"), device_map=where
         )
+    if recipe.run.shard:
+        split_base(accelerated)
+        print(f"each process holds {share_held(accelerated):.0%} of the model", flush=True)
     trainer = VlmTrainer(accelerated, {method: options}, bool(how.get("checkpointing")))
     (task,) = recipe.tasks
     out = Path(recipe.run.out)
@@ -62,8 +67,9 @@ def train_recipe(recipe: TrainRecipe, accelerated: Any = None) -> dict[str, floa
         objective=lambda module, batch, noise: module(batch, noise),
         save_model=lambda module, folder: save_adapter(module.accelerated, folder, method),
     )
-    report = fit(trainer, job, recipe.optim, recipe.run)
-    save_adapter(accelerated, out / "adapter", method)
+    report = fit(trainer, job, recipe.optim, replace(recipe.run, shard=False))  # what learns is whole on each
+    if meet():
+        save_adapter(accelerated, out / "adapter", method)
     return report
 
 
@@ -86,8 +92,10 @@ def check(recipe: TrainRecipe) -> None:
         for item in fields(default):
             if item.name not in known and getattr(given, item.name) != getattr(default, item.name):
                 problems.append(f"{place}.{item.name} has no effect on a model of Hugging Face: leave it out")
-    if not recipe.optim.core or not recipe.optim.encoder:
-        problems.append("optim.core and optim.encoder have no effect: the model is always frozen")
+    optim = recipe.optim
+    if not optim.core or not optim.encoder or optim.frozen_stages or optim.layer_decay != 1:
+        told = "optim.core, encoder, frozen_stages and layer_decay have no effect: the model is always frozen"
+        problems.append(told)
     if problems:
         raise RecipeError("; ".join(problems))
 
@@ -106,15 +114,6 @@ class _OnDevice:
             for name, value in made.inputs.items()
         }
         return replace(made, inputs=inputs, targets_BT=made.targets_BT.to(stack.device))
-
-
-def _device() -> Any:
-    """This process's own GPU where there is one: each process of a launch holds the model."""
-    if not torch.cuda.is_available():
-        return None
-    from accelerate import PartialState
-
-    return {"": PartialState().local_process_index}
 
 
 if __name__ == "__main__":

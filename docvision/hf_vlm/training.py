@@ -2,7 +2,7 @@
 
 One forward of the model as it is gives the states to learn from; registers ride behind the text in the same forward,
 and no token sees them.  Only the method's weights learn: they are what is prepared, averaged over processes and saved,
-so DDP moves megabytes and a checkpoint holds megabytes.
+so DDP moves megabytes and a checkpoint holds megabytes.  The model is whole on each process, or split over them.
 
     docvision train hf-ptp run.init=org/model tasks.0.data=pages.jsonl
     accelerate launch --num_processes 8 -m docvision.hf_vlm.recipe hf-ptp run.init=org/model tasks.0.data=pages.jsonl

@@ -114,3 +114,92 @@ def test_cached_models_are_checked_by_the_names_of_their_blobs(tmp_path: Path, m
     assert found.name == "some/model@aaaaaaaa" and models.faults(found) == []
     blob.write_bytes(blob.read_bytes()[:-1] + b"x")
     assert "is damaged" in models.faults(found)[0]
+
+
+class Hub:
+    """Repositories on disk in the place of the hub: what is asked for, and only that, lands in a snapshot."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.asked: list[tuple[str, str | None]] = []
+
+    def publish(self, name: str, revision: str, files: dict[str, str | bytes]) -> None:
+        folder = self.root / "hub" / name / revision
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def snapshot_download(self, name: str, revision: str | None, allow_patterns: list[str]) -> str:
+        from huggingface_hub.utils import filter_repo_objects
+
+        self.asked.append((name, revision))
+        source = self.root / "hub" / name / (revision or "main")
+        if not source.is_dir():
+            raise OSError(f"404: {name} has no revision {revision}\nmore lines")
+        target = self.root / "cache" / name / (revision or "main")
+        files = [path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()]
+        for file in filter_repo_objects(files, allow_patterns=allow_patterns):
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / file, target / file)
+        target.mkdir(parents=True, exist_ok=True)
+        return str(target)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    made = Hub(tmp_path)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", made.snapshot_download)
+    monkeypatch.setattr(models, "go_online", lambda: None)
+    return made
+
+
+def tensors() -> bytes:
+    header = json.dumps({"a": {"dtype": "F16", "shape": [3, 4], "data_offsets": [0, 24]}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(24)
+
+
+def test_a_whole_repository_is_fetched_at_its_revision_without_pickles_or_code(hub: Hub) -> None:
+    """A document model of transformers: processor, templates and every shard; a pinned commit, not the newest."""
+    index = {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
+    files: dict[str, str | bytes] = {
+        "config.json": '{"model_type": "idefics3"}', "model.safetensors.index.json": json.dumps(index),
+        "model-1-of-2.safetensors": tensors(), "model-2-of-2.safetensors": tensors(), "tokenizer.json": "{}",
+        "preprocessor_config.json": "{}", "chat_template.jinja": "x", "modeling_x.py": "boom",
+        "pytorch_model.bin": b"x",
+    }  # fmt: skip
+    hub.publish("org/vlm", "c0ffee", files)
+    hub.publish("org/vlm", "main", {"config.json": '{"model_type": "newer"}'})
+    model = models.fetch("org/vlm", "c0ffee")
+    assert {path.name for path in model.folder.iterdir()} == set(files) - {"modeling_x.py", "pytorch_model.bin"}
+    assert {revision for _, revision in hub.asked} == {"c0ffee"}
+    assert model.parameters() == 24 and model.size() == 2 * len(tensors())
+    with pytest.raises(models.ModelFileError, match="no weights in safetensors"):
+        models.fetch("org/vlm")
+    with pytest.raises(models.ModelFileError, match=r"^org/vlm was not fetched: 404.*more lines$"):
+        models.fetch("org/vlm", "gone")
+    (model.folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../secret"}}')
+    with pytest.raises(models.ModelFileError, match="no list of weights"):
+        model.parameters()
+
+
+def test_of_other_repositories_only_what_is_of_use_is_fetched(hub: Hub) -> None:
+    ours = {"config.json": '{"vocabulary": "x"}', "model.safetensors": tensors(), "extra.json": "{}"}
+    hub.publish("me/ours", "main", ours)
+    adapter = {"adapter.json": "{}", "adapter.safetensors": tensors(), "README.md": "x"}
+    hub.publish("me/adapter", "main", adapter)
+    hub.publish(
+        "timm/net", "main", {"config.json": '{"pretrained_cfg": {}}', "model.safetensors": tensors(), "x.bin": "x"}
+    )
+    hub.publish("me/else", "main", {"config.json": "[1]", "model.safetensors": tensors()})
+    found = {name: models.fetch(name) for name in ("me/ours", "me/adapter", "timm/net")}
+    assert {name: sorted(path.name for path in model.folder.iterdir()) for name, model in found.items()} == {
+        "me/ours": ["config.json", "model.safetensors"],
+        "me/adapter": ["adapter.json", "adapter.safetensors"],
+        "timm/net": ["config.json", "model.safetensors"],
+    }
+    assert all(model.parameters() == 12 for model in found.values())
+    with pytest.raises(models.ModelFileError, match="nothing known"):
+        models.fetch("me/else")
+    with pytest.raises(models.ModelFileError, match="no hub id"):
+        models.fetch("../etc")

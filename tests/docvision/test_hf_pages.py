@@ -15,7 +15,8 @@ from made_pdfs import MadePage, write_pdf
 from PIL import Image, ImageDraw
 
 from docvision.hf_kind import is_vlm
-from docvision.hf_vlm import Accelerated
+from docvision.hf_vlm import Accelerated, VlmError
+from docvision.hf_vlm.loading import load
 from docvision.hf_vlm.markup import latex_table, otsl_table, to_blocks
 from docvision.hf_vlm.pages import (
     NOT_WRITTEN,
@@ -28,6 +29,7 @@ from docvision.hf_vlm.pages import (
 from docvision.hf_vlm.parser import VlmParser
 from docvision.page import Box, Table
 from docvision.parse import ParseOptions
+from docvision.scan import ModelUnavailable
 
 PAGE = Box(0, 0, 500, 1000)
 MARKDOWN = """# A **title**
@@ -186,14 +188,34 @@ def test_models_are_told_apart(tmp_path):
     assert not is_vlm(str(tmp_path))
 
 
-def test_a_model_folder_is_loaded_and_reads(tmp_path):
-    """A real model and processor through disk: the text is noise, but the way to it is whole."""
+@pytest.fixture
+def vlm_folder(tmp_path) -> Any:
     model, processor = tiny_vlms.reader()
     model.save_pretrained(tmp_path / "vlm")
     processor.save_pretrained(tmp_path / "vlm")
-    reader = VlmReader.from_pretrained(str(tmp_path / "vlm"))
+    return tmp_path / "vlm"
+
+
+def test_a_model_folder_is_loaded_and_reads(vlm_folder):
+    """A real model and processor through disk: the text is noise, but the way to it is whole."""
+    reader = VlmReader.from_pretrained(str(vlm_folder))
     reader.max_new_tokens = 20
     read = reader.read_page(Image.new("RGB", (30, 40), "white"), ["Quarterly", "report"])
     assert "stopped after 20 tokens" in read.warning and 0 < read.confidence <= 1
     plain = VlmReader(Accelerated(reader.accelerated.model, "ntp", reader.accelerated.processor), max_new_tokens=20)
     assert plain.read_page(Image.new("RGB", (30, 40), "white")).text == read.text
+
+
+def test_folders_that_lack_something_are_told_in_one_line(vlm_folder):
+    """Another kind of model; no processor of pictures."""
+    config = json.loads((vlm_folder / "config.json").read_text())
+    (vlm_folder / "config.json").write_text(json.dumps(config | {"model_type": "bert", "architectures": []}))
+    with pytest.raises(VlmError, match="no image-text-to-text model") as told:
+        load(str(vlm_folder))
+    assert "\n" not in str(told.value) and str(vlm_folder) in str(told.value)
+    (vlm_folder / "config.json").write_text(json.dumps(config))
+    for name in ("processor_config.json", "preprocessor_config.json"):
+        (vlm_folder / name).unlink(missing_ok=True)
+    with pytest.raises(ModelUnavailable, match="cannot be loaded: .*processor") as unusable:
+        VlmReader.from_pretrained(str(vlm_folder))
+    assert "\n" not in str(unusable.value)

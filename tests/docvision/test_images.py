@@ -67,7 +67,9 @@ def test_crop_line_pads_scales_and_caps() -> None:
     assert crop.width == round((200 + 2 * 6) * 32 / 26)
     dark = np.asarray(crop) < 128
     assert np.flatnonzero(dark.any(1)).size == pytest.approx(20 * 32 / 26, abs=1.5)
-    assert images.crop_line(page, Box(0, 40, 400, 41), height=48).size == (2048, 48)
+    assert images.crop_line(page, Box(0, 40, 400, 41), height=48).width == round(402 * 48 / 3)
+    rule = Image.new("L", (900, 100), 255)
+    assert images.crop_line(rule, Box(0, 40, 800, 41), height=48).size == (images.MAX_LINE_WIDTH, 48)
 
 
 @pytest.mark.parametrize("box", [Box(-30, -30, -10, -10), Box(390, 90, 500, 120), Box(5, 5, 5, 5), Box(9, 9, 3, 3)])

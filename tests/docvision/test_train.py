@@ -293,6 +293,20 @@ def test_the_stream_of_one_table_can_be_learnt_by_heart() -> None:
     assert torch.equal(ids, batch.tokens_BT[:, 2:])
 
 
+def test_a_table_task_can_leave_the_maps_to_the_pages() -> None:
+    torch.manual_seed(0)
+    plan = load_recipe("tiny", ["model.bins=128"])
+    trainer = DocumentTrainer(DocVisionModel(plan.model))
+    with_maps, without = (table_batch([table_row()], trainer.model.vocabulary, "structure", m) for m in (True, False))
+    assert set(with_maps.targets) > {"rows", "columns"} and not without.targets
+    losses = trainer(without, plan.loss, torch.Generator())
+    assert "table_tags" in losses and set(trainer(with_maps, plan.loss, torch.Generator())) - set(losses) == {
+        "table_maps"
+    }
+    sum(losses.values()).backward()
+    assert all(parameter.grad is None for parameter in trainer.model.encoder.structure.parameters())
+
+
 def test_prior_biases_keys_and_leaves_padding_out() -> None:
     torch.manual_seed(0)
     plan = load_recipe("tiny", ["model.encoder.prior=true"])

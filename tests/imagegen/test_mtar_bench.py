@@ -61,7 +61,7 @@ def test_rows_pair_seeds_and_choose_the_guidance_on_plain_training():
     ]
     plain, aided = rows_of(runs, Protocol(each=7, guidances=(1.0, 2.0)))
     assert (plain["nll"], plain["FD 2 7"], plain["paper's FID"]) == (4.0, 5.0, 21.96) and "FD 1 7" not in plain
-    assert plain["CPU s"] == 2.0
+    assert plain["CPU s"] == 2.0 and list(plain) == list(aided)  # the columns of one table
     assert aided["nll - base"] == "-0.5000 +- 0.0000" and aided["FD 2 7 - base"] == "+6.0000 +- 0.0000"
 
 
