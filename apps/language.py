@@ -7,8 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from docvision.checkpoint import LANGUAGE
-from docvision.language import CharacterModel, fit
+from docvision.language import FILE, CharacterModel, fit
 
 OVERLAP = 20
 """Characters that a paragraph may share with a held-out line."""
@@ -39,7 +38,7 @@ def make_language(folder: Path, files: Sequence[Path] = (), held_out: Path | Non
     try:
         model.save(partial)
         os.chmod(partial, 0o644)
-        os.replace(partial, folder / LANGUAGE)
+        os.replace(partial, folder / FILE)
     finally:
         Path(partial).unlink(missing_ok=True)
     return model

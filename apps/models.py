@@ -22,6 +22,7 @@ from typing import Any
 import docvision
 import imagegen
 from apps.settings import go_online, hub_cache
+from docvision.language import FILE as LANGUAGE
 
 WEIGHTS, CONFIG, SUMS = "model.safetensors", "config.json", "SHA256SUMS"
 INDEX, ADAPTER, ADAPTER_WEIGHTS = "model.safetensors.index.json", "adapter.json", "adapter.safetensors"
@@ -137,7 +138,7 @@ def faults(model: Model) -> list[str]:
 
 def seal(folder: Path) -> Path:
     """Write the hashes of a model's files beside them."""
-    names = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
+    names = [name for name in (CONFIG, WEIGHTS, LANGUAGE) if (folder / name).is_file()]
     if WEIGHTS not in names:
         raise ModelFileError(f"{folder} holds no {WEIGHTS}: name the folder of a model")
     path = folder / SUMS
@@ -189,7 +190,7 @@ def _files_of(folder: Path) -> Sequence[str]:
         return (ADAPTER, ADAPTER_WEIGHTS)
     config = _config(folder / CONFIG)
     if "vocabulary" in config:
-        return (CONFIG, WEIGHTS, SUMS)
+        return (CONFIG, WEIGHTS, LANGUAGE, SUMS)
     if "model_type" in config:
         return HARMLESS
     return (CONFIG, WEIGHTS) if "pretrained_cfg" in config else ()

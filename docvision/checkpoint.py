@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
-LANGUAGE = "language.safetensors"
 OPTIMISER = "optimizer.safetensors"
 STATE = "state.json"
 PACKAGED = Path(__file__).parent / "weights"

@@ -20,11 +20,15 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+FILE = "language.safetensors"
+"""In a model's folder."""
 LEAST = (1, 1, 2, 3, 4)
 """How often an n-gram of length 1, 2, ... must have been seen to be kept; their number is the order."""
-WEIGHT = 0.3
+WEIGHT = 0.4
 """Of the logarithm of the model beside that of the line head."""
-BONUS = 0.9
+SURPRISE = -5.0
+"""The model's logarithm counts as no less, so that figures and names are not read as words."""
+BONUS = 1.0
 """For each character, since a model alone prefers short texts."""
 BEAM = 6
 LEAST_LIKELY = -5.0
@@ -172,11 +176,9 @@ def likeliest(log_probs_TC: np.ndarray, letters: Sequence[str], model: Character
                     grown[text] = (held[0], _either(held[1], spoken + score), bonus)
                     source = blank
                 longer = text + letter
-                held = grown.get(longer) or (
-                    _IMPOSSIBLE,
-                    _IMPOSSIBLE,
-                    bonus + BONUS + WEIGHT * model.log_probability((" " + text)[1 - model.order :], letter),
-                )
+                if not (held := grown.get(longer)):
+                    likely = max(SURPRISE, model.log_probability((" " + text)[1 - model.order :], letter))
+                    held = (_IMPOSSIBLE, _IMPOSSIBLE, bonus + BONUS + WEIGHT * likely)
                 grown[longer] = (held[0], _either(held[1], source + score), held[2])
         beams = dict(sorted(grown.items(), key=_worth, reverse=True)[:BEAM])
     return max(beams.items(), key=_worth)[0]

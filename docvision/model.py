@@ -22,6 +22,7 @@ from docvision.config import ModelConfig, build, to_plain
 from docvision.decoder import CausalDecoder
 from docvision.encoder import Memory, VisionEncoder
 from docvision.images import to_float
+from docvision.language import FILE as LANGUAGE
 from docvision.language import CharacterModel, likeliest
 from docvision.tableseq import COORDINATE_PIXELS
 from docvision.tokens import CHARACTERS, Vocabulary
@@ -163,8 +164,8 @@ class DocVisionModel(nn.Module):
         for method in model.config.methods:
             model.methods[method] = StoredWeights(checkpoint.read_tensors(folder / checkpoint.WEIGHTS), method)
         checkpoint.load_weights(model, folder)
-        if (folder / checkpoint.LANGUAGE).exists():
-            model.language = CharacterModel.load(folder / checkpoint.LANGUAGE)
+        if (folder / LANGUAGE).exists():
+            model.language = CharacterModel.load(folder / LANGUAGE)
         return model.to(device).eval()
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
@@ -175,7 +176,7 @@ class DocVisionModel(nn.Module):
             (partial / checkpoint.CONFIG).write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
             checkpoint.save_weights(self, partial, dtype)
             if self.language is not None:
-                self.language.save(partial / checkpoint.LANGUAGE)
+                self.language.save(partial / LANGUAGE)
 
         checkpoint.write_folder(Path(folder), write)
 

@@ -222,6 +222,7 @@ def test_examples_of_the_help_run(line: str, tmp_path: Path, monkeypatch: pytest
 
     write_pdf(tmp_path / "report.pdf", [MadePage(["A line of text that is long enough."]), MadePage(["Another."])])
     write_pdf(tmp_path / "letter.pdf", [MadePage(["Another line of text."])])
+    (tmp_path / "letter.txt").write_text("A line of text, and another one.\n")
     monkeypatch.chdir(tmp_path)
     model = next(model for model in models.packaged() if model.name == "docvision-tiny")
     shutil.copytree(model.folder, "my-model")
