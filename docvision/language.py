@@ -176,7 +176,9 @@ def likeliest(log_probs_TC: np.ndarray, letters: Sequence[str], model: Character
                     grown[text] = (held[0], _either(held[1], spoken + score), bonus)
                     source = blank
                 longer = text + letter
-                if not (held := grown.get(longer)):
+                if longer in grown:
+                    held = grown[longer]
+                else:
                     likely = max(SURPRISE, model.log_probability((" " + text)[1 - model.order :], letter))
                     held = (_IMPOSSIBLE, _IMPOSSIBLE, bonus + BONUS + WEIGHT * likely)
                 grown[longer] = (held[0], _either(held[1], source + score), held[2])
