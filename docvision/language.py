@@ -155,8 +155,9 @@ def likeliest(log_probs_TC: np.ndarray, letters: Sequence[str], model: Character
         letters: what each class stands for.
         model: of the language.
     """
-    if not len(log_probs_TC) or log_probs_TC.max(1).min() > SURE:
-        best = log_probs_TC.argmax(1).tolist()
+    best = log_probs_TC.argmax(1).tolist()
+    # The language chooses among characters; whether there are any is for the line head to say.
+    if not any(best) or log_probs_TC.max(1).min() > SURE:
         return "".join(letters[index] for index, last in zip(best, [0, *best], strict=False) if index and index != last)
     beams: dict[str, tuple[float, float, float]] = {"": (0.0, _IMPOSSIBLE, 0.0)}
     for frame_C in log_probs_TC:

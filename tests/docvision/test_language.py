@@ -64,12 +64,17 @@ def test_the_language_settles_what_the_line_head_cannot() -> None:
     assert likeliest(nearly, LETTERS, model) == "thc cat"
 
 
+def test_where_the_line_head_sees_nothing_nothing_is_read() -> None:
+    model = fit(TEXTS)
+    assert likeliest(frames({"": 0.55, "t": 0.45}, {"": 0.55, "h": 0.45}, {"": 0.55, "e": 0.45}), LETTERS, model) == ""
+
+
 def test_search_without_a_say_of_the_language_sums_over_paths(monkeypatch) -> None:
-    """Two paths of .3 and .3 for 'a' beat the one of .36 for nothing; doubled letters need a blank between them."""
+    """Three paths of .64 in all for an 'a' beat the one of .36 without; doubled letters need a blank between them."""
     monkeypatch.setattr(language, "WEIGHT", 0.0)
     monkeypatch.setattr(language, "BONUS", 0.0)
     model = fit(TEXTS)
-    assert likeliest(frames({"": 0.6, "a": 0.4}, {"": 0.6, "a": 0.4}), LETTERS, model) == "a"
+    assert likeliest(frames({"t": 1.0}, {"": 0.6, "a": 0.4}, {"": 0.6, "a": 0.4}), LETTERS, model) == "ta"
     assert likeliest(frames({"o": 0.6, "": 0.4}, {"o": 0.9, "": 0.1}, {"o": 0.6, "": 0.4}), LETTERS, model) == "o"
     assert likeliest(frames({"o": 0.9, "": 0.1}, {"o": 0.1, "": 0.9}, {"o": 0.9, "": 0.1}), LETTERS, model) == "oo"
     assert likeliest(np.zeros((0, len(LETTERS))), LETTERS, model) == ""
