@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -212,6 +212,19 @@ def _drawn(path: Path, engine: Literal["pdfium", "poppler"]) -> str:
     return f"{image.width} x {image.height} pixels"
 
 
+def assemble(objects: Sequence[bytes]) -> bytes:
+    """A PDF of these objects, the first of which is the catalog."""
+    out, places = bytearray(b"%PDF-1.7\n"), []
+    for number, body in enumerate(objects, start=1):
+        places.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    start = len(out)
+    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    out += b"".join(b"%010d 00000 n \n" % place for place in places)
+    out += b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start)
+    return bytes(out)
+
+
 def one_line_pdf(text: str) -> bytes:
     """A PDF of one page with one line of text in Helvetica."""
     content = f"BT /F 14 Tf 72 700 Td ({text}) Tj ET".encode("ascii")
@@ -223,12 +236,4 @@ def one_line_pdf(text: str) -> bytes:
         b" /Resources << /Font << /F 3 0 R >> >> /Contents 5 0 R >>",
         b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content),
     ]
-    out, places = bytearray(b"%PDF-1.4\n"), []
-    for number, body in enumerate(objects, start=1):
-        places.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    start = len(out)
-    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    out += b"".join(b"%010d 00000 n \n" % place for place in places)
-    out += b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start)
-    return bytes(out)
+    return assemble(objects)

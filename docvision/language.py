@@ -34,7 +34,7 @@ BEAM = 6
 LEAST_LIKELY = -5.0
 """Logarithm of the probability below which a character of a frame is not tried."""
 SURE = math.log(0.99)
-"""Logarithm of the probability from which on a frame leaves no choice."""
+"""Logarithm of the probability from which on a frame leaves no choice: a line of only such frames needs no search."""
 UNSEEN = -14.0
 """Logarithm of the probability of a character that no text held."""
 _STEP = 1 / 16
@@ -152,13 +152,12 @@ def likeliest(log_probs_TC: np.ndarray, letters: Sequence[str], model: Character
 
     Args:
         log_probs_TC: natural logarithms, class 0 the blank.
-        letters: what each class stands for.
+        letters: what each class stands for; the blank's is not looked at.
         model: of the language.
     """
-    best = log_probs_TC.argmax(1).tolist()
     # The language chooses among characters; whether there are any is for the line head to say.
-    if not any(best) or log_probs_TC.max(1).min() > SURE:
-        return "".join(letters[index] for index, last in zip(best, [0, *best], strict=False) if index and index != last)
+    if not log_probs_TC.argmax(1).any():
+        return ""
     beams: dict[str, tuple[float, float, float]] = {"": (0.0, _IMPOSSIBLE, 0.0)}
     for frame_C in log_probs_TC:
         tried = np.flatnonzero(frame_C > LEAST_LIKELY)

@@ -23,7 +23,7 @@ from docvision.decoder import CausalDecoder
 from docvision.encoder import Memory, VisionEncoder
 from docvision.images import to_float
 from docvision.language import FILE as LANGUAGE
-from docvision.language import CharacterModel, likeliest
+from docvision.language import SURE, CharacterModel, likeliest
 from docvision.tableseq import COORDINATE_PIXELS
 from docvision.tokens import CHARACTERS, Vocabulary
 
@@ -216,20 +216,20 @@ class DocVisionModel(nn.Module):
             width_B: pixels of each row.
             language: has a say in the text; None for the best path of the line head alone.
         """
-        log_probs_BTC = logits_BTC.float().log_softmax(-1).cpu()
+        log_probs_BTC = logits_BTC.float().log_softmax(-1)
+        best = log_probs_BTC.max(-1)
         frames = CTC_FRAMES * ((width_B + 7) // 8)
-        letters = [self.vocabulary.decode_ctc([index]) for index in range(self.vocabulary.ctc_classes)]
         readings = []
-        for log_probs_TC, count in zip(log_probs_BTC, frames.tolist(), strict=True):
-            scores, path = log_probs_TC[:count].max(-1)
-            if language is None:
-                text = self.vocabulary.decode_ctc(path.tolist()).strip()
-            else:
-                text = likeliest(log_probs_TC[:count].numpy(), letters, language).strip()
+        for row, (path, scores) in enumerate(zip(best.indices.cpu(), best.values.cpu(), strict=True)):
+            count = int(frames[row])
+            path, scores = path[:count], scores[:count]
+            text = self.vocabulary.decode_ctc(path.tolist())
+            if language is not None and bool((scores < SURE).any()):
+                text = likeliest(log_probs_BTC[row, :count].cpu().numpy(), self.vocabulary.names, language)
             spoken = scores[path > 0]
             # Blanks are nearly always sure; the characters tell how sure the reading is.
             sure = float((spoken if len(spoken) else scores).mean().exp()) if count else 1.0
-            readings.append(Reading(text, sure))
+            readings.append(Reading(text.strip(), sure))
         return readings
 
 

@@ -5,22 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
+from apps.doctor import assemble
+
 PAGE = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << %s >> /Contents 4 0 R >>"
 FONT = b"/Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >> >>"
 TEXT = b"BT /F 12 Tf 72 700 Td (Read the height at every full hour.) Tj ET"
-
-
-def assemble(objects: Sequence[bytes]) -> bytes:
-    """A file of these objects, the first of which is the catalog."""
-    out, places = bytearray(b"%PDF-1.7\n"), []
-    for number, body in enumerate(objects, start=1):
-        places.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    start = len(out)
-    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    out += b"".join(b"%010d 00000 n \n" % place for place in places)
-    out += b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start)
-    return bytes(out)
 
 
 def stream(content: bytes, head: bytes = b"") -> bytes:
