@@ -88,18 +88,32 @@ def line_places(reached_BU: Tensor, label_length_B: Tensor, frames_per_cell: int
 def table_places(targets_BT: Tensor, vocabulary: Vocabulary) -> Tensor:
     """(B,T,2) row and column of the memory cell where each coordinate of a table stands, negative for other tokens.
 
+    An x is read off the middle of its text's height, where there is ink, a y off the corner itself.  The token before
+    a text's first corner opens its cell: whether there is one is seen at the same place.
+
     Args:
-        targets_BT: the tokens to be predicted; an x is followed by its y.
+        targets_BT: the tokens to be predicted; an x is followed by its y, two corners are a box.
         vocabulary: token ids.
     """
     x_BT, y_BT = targets_BT - vocabulary.first_x, targets_BT - vocabulary.first_y
     is_x, is_y = (x_BT >= 0) & (x_BT < vocabulary.bins), (y_BT >= 0) & (y_BT < vocabulary.bins)
-    before, behind = F.pad(x_BT[:, :-1], (1, 0)), F.pad(y_BT[:, 1:], (0, 1))
-    is_x &= F.pad(is_y[:, 1:], (0, 1))
-    is_y &= F.pad(is_x[:, :-1], (1, 0))
-    x_BT, y_BT = torch.where(is_x, x_BT, before), torch.where(is_x, behind, y_BT)
-    cells = torch.stack([y_BT / CELL_PIXELS[0], x_BT / CELL_PIXELS[1]], -1) * COORDINATE_PIXELS
-    return torch.where((is_x | is_y)[..., None], cells.floor(), -1.0)
+    is_x = is_x & F.pad(is_y[:, 1:], (0, 1))
+    places = torch.full((*targets_BT.shape, 2), -1.0, device=targets_BT.device)
+    row_N, time_N = is_x.nonzero(as_tuple=True)
+    if not len(row_N):
+        return places
+    y_N = y_BT[row_N, time_N + 1].float()
+    second_N = is_x.cumsum(1)[row_N, time_N] % 2 == 0
+    other_N = (torch.arange(len(row_N), device=row_N.device) + torch.where(second_N, -1, 1)).clamp(0, len(row_N) - 1)
+    middle_N = torch.where(row_N[other_N] == row_N, (y_N + y_N[other_N]) / 2, y_N)
+    column_N = (x_BT[row_N, time_N] * COORDINATE_PIXELS / CELL_PIXELS[1]).floor()
+    at_x, at_y = (
+        torch.stack([(rows * COORDINATE_PIXELS / CELL_PIXELS[0]).floor(), column_N], -1) for rows in (middle_N, y_N)
+    )
+    places[row_N, time_N], places[row_N, time_N + 1] = at_x, at_y
+    opens_N = ~second_N & (time_N > 0)
+    places[row_N[opens_N], time_N[opens_N] - 1] = at_x[opens_N]
+    return places
 
 
 @contextlib.contextmanager
@@ -121,13 +135,14 @@ def watched(decoder: CausalDecoder) -> Iterator[list[tuple[CrossAttention, Tenso
             hook.remove()
 
 
-def guide_loss(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, places_BT2: Tensor) -> Tensor:
-    """Mean surprise of finding a guided head's attention in the 3 x 3 cells around the places, over layers and tokens.
+def guide_loss(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, places_BT2: Tensor, columns: int) -> Tensor:
+    """Mean surprise of finding a guided head's attention in the cells around the places, over layers and tokens.
 
     Args:
         seen: from :func:`watched`.
         memory: what was looked at.
         places_BT2: row and column of the cell for each token, negative where unknown.
+        columns: cells to the left and the right that are as good; one above and below always is.
     """
     known_BT = places_BT2[..., 0] >= 0
     if not seen or not bool(known_BT.any()):
@@ -135,16 +150,41 @@ def guide_loss(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, places
     h, w = memory.grid
     device = places_BT2.device
     near_BTh = (torch.arange(h, device=device) - places_BT2[..., :1]).abs() <= 1
-    near_BTw = (torch.arange(w, device=device) - places_BT2[..., 1:]).abs() <= 1
+    near_BTw = (torch.arange(w, device=device) - places_BT2[..., 1:]).abs() <= columns
     near_BTM = (near_BTh[..., :, None] & near_BTw[..., None, :]).flatten(2)
-    mask = memory.mask_BM if memory.mask_BM.dtype == torch.bool else memory.mask_BM > -math.inf
     total = places_BT2.new_zeros(())
     for attention, queries_BSD in seen:
-        E = queries_BSD.shape[-1] // attention.heads
-        part = slice(HEAD * E, HEAD * E + E)
-        keys_BME = F.linear(memory.states_BMD, attention.key_value.weight[part])
-        scores_BTM = queries_BSD[:, : places_BT2.shape[1], part] @ keys_BME.transpose(1, 2) / math.sqrt(E)
-        scores_BTM = scores_BTM.masked_fill(~mask[:, None], -math.inf)
+        scores_BTM = _guided_scores(attention, queries_BSD[:, : places_BT2.shape[1]], memory)
         inside_BT = scores_BTM.masked_fill(~near_BTM, -1e4).logsumexp(-1) - scores_BTM.logsumexp(-1)
         total = total - inside_BT[known_BT].mean()
     return total / len(seen)
+
+
+def brought(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, tokens: int) -> list[Tensor]:
+    """What the guided head of each watched layer adds to the decoder's states, (B,T,D) for the first T tokens.
+
+    A head that looks at the right cell is of no use where its few channels carry what is written there and not where
+    it stands; so the loss of coordinates is asked of this too.
+    """
+    added = []
+    for attention, queries_BSD in seen:
+        D = queries_BSD.shape[-1]
+        part = _guided_channels(attention, D)
+        values_BME = F.linear(memory.states_BMD, attention.key_value.weight[D:][part])
+        weights_BTM = _guided_scores(attention, queries_BSD[:, :tokens], memory).softmax(-1)
+        added.append(F.linear(weights_BTM @ values_BME, attention.out.weight[:, part]))
+    return added
+
+
+def _guided_channels(attention: CrossAttention, width: int) -> slice:
+    size = width // attention.heads
+    return slice(HEAD * size, HEAD * size + size)
+
+
+def _guided_scores(attention: CrossAttention, queries_BTD: Tensor, memory: Memory) -> Tensor:
+    """Attention logits (B,T,M) of the guided head, -inf in the padding."""
+    part = _guided_channels(attention, queries_BTD.shape[-1])
+    keys_BME = F.linear(memory.states_BMD, attention.key_value.weight[part])
+    scores_BTM = queries_BTD[..., part] @ keys_BME.transpose(1, 2) / math.sqrt(keys_BME.shape[-1])
+    mask = memory.mask_BM if memory.mask_BM.dtype == torch.bool else memory.mask_BM > -math.inf
+    return scores_BTM.masked_fill(~mask[:, None], -math.inf)

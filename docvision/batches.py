@@ -68,6 +68,14 @@ class TableBatch:
     """Maps by name, and ``valid`` (B,h,w)."""
 
 
+@dataclass
+class PictureBatch:
+    """Windows of any pictures, without truth."""
+
+    pixels_B1HW: Tensor
+    size_B2: Tensor
+
+
 class Shards:
     """Random access to the rows of a folder of Parquet shards, a few shards in memory at a time."""
 
@@ -118,7 +126,7 @@ class Stream:
                 f" max_difficulty={task.max_difficulty}: raise them"
             )
 
-    def batch(self, number: int) -> LineBatch | PageBatch | TableBatch:
+    def batch(self, number: int) -> LineBatch | PageBatch | TableBatch | PictureBatch:
         """Batch ``number`` (from 0) of the endless stream."""
         epoch, place = divmod(number, self.per_epoch)
         for shard in np.random.default_rng((self.seed, epoch)).permutation(len(self.per_shard)).tolist():
@@ -132,7 +140,8 @@ class Stream:
         if self.task.kind == "tables":
             return table_batch(rows, self.vocabulary, self.task.prompt, self.task.maps)
         window = np.random.default_rng((self.seed, epoch, shard, place))
-        return page_batch(rows, self.task.crop, window)
+        make = page_batch if self.task.kind == "pages" else picture_batch
+        return make(rows, self.task.crop, window, self.task.scale)
 
     def _eligible(self, shard: int) -> np.ndarray:
         """Row numbers of a shard that are neither too large nor too degraded."""
@@ -146,7 +155,7 @@ class Stream:
 
     def _sizes(self, shard: int) -> np.ndarray | None:
         """By what samples are sorted so that little is padded: widths of lines, numbers of cells of tables."""
-        if self.task.kind == "pages":
+        if self.task.kind in ("pages", "maps"):
             return None
         if self.task.kind == "lines":
             return self.shards.column(shard, "width")
@@ -177,22 +186,51 @@ def line_batch(rows: list[dict[str, Any]], vocabulary: Vocabulary) -> LineBatch:
     return LineBatch(pixels, size, tokens, _pad(labels), lengths, texts)
 
 
-def page_batch(rows: list[dict[str, Any]], crop: tuple[int, int], rng: np.random.Generator) -> PageBatch:
+def page_batch(
+    rows: list[dict[str, Any]],
+    crop: tuple[int, int],
+    rng: np.random.Generator,
+    scale: tuple[float, float] = (1.0, 1.0),
+) -> PageBatch:
     """Rows with ``image`` and ``document`` to one random window of each page, aligned to the 8-pixel grid."""
     arrays, targets = [], []
     for row in rows:
-        image = _image(row)
+        image = _scaled(_image(row), scale, rng)
         maps = maps_from_page(page_from_json(row["document"]), image.width, image.height)
-        top = 8 * int(rng.integers(0, max(1, (image.height - crop[0]) // 8 + 1)))
-        left = 8 * int(rng.integers(0, max(1, (image.width - crop[1]) // 8 + 1)))
-        window = image.crop((left, top, min(left + crop[1], image.width), min(top + crop[0], image.height)))
-        arrays.append(to_float(window))
-        h, w = -(-window.height // 8), -(-window.width // 8)
+        left, top, right, bottom = _window(image, crop, rng)
+        arrays.append(to_float(image.crop((left, top, right, bottom))))
+        h, w = -(-(bottom - top) // 8), -(-(right - left) // 8)
         targets.append(
             {name: value[top // 8 : top // 8 + h, left // 8 : left // 8 + w] for name, value in maps.items()}
         )
     pixels, size = pad_images(arrays)
     return PageBatch(pixels, size, _stack(targets, pixels.shape[2:]))
+
+
+def picture_batch(
+    rows: list[dict[str, Any]],
+    crop: tuple[int, int],
+    rng: np.random.Generator,
+    scale: tuple[float, float] = (1.0, 1.0),
+) -> PictureBatch:
+    """Rows with ``image`` to one random window of each picture."""
+    images = [_scaled(_image(row), scale, rng) for row in rows]
+    return PictureBatch(*pad_images([to_float(image.crop(_window(image, crop, rng))) for image in images]))
+
+
+def _scaled(image: Image.Image, scale: tuple[float, float], rng: np.random.Generator) -> Image.Image:
+    if scale == (1.0, 1.0):
+        return image
+    factor = float(rng.uniform(*scale))
+    size = max(8, round(image.width * factor)), max(8, round(image.height * factor))
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def _window(image: Image.Image, crop: tuple[int, int], rng: np.random.Generator) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of a random window on the 8-pixel grid; all of an image smaller than that."""
+    top = 8 * int(rng.integers(0, max(1, (image.height - crop[0]) // 8 + 1)))
+    left = 8 * int(rng.integers(0, max(1, (image.width - crop[1]) // 8 + 1)))
+    return left, top, min(left + crop[1], image.width), min(top + crop[0], image.height)
 
 
 def table_batch(rows: list[dict[str, Any]], vocabulary: Vocabulary, prompt: str, maps: bool = True) -> TableBatch:

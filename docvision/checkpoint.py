@@ -78,15 +78,20 @@ def save_weights(module: nn.Module, folder: Path, dtype: torch.dtype | None = No
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
 
-def load_weights(module: nn.Module, folder: Path) -> None:
+def load_weights(module: nn.Module, folder: Path, fresh: str = "methods.") -> None:
     """Load strictly, but for ``methods.*``: a method's extra weights may be there or not on either side.
+
+    Args:
+        module: what is filled.
+        folder: of a model or a checkpoint.
+        fresh: start of the names that the file may lack: they stay as they are.
 
     Raises:
         CheckpointError: damaged file, or names and shapes that do not fit.
     """
     tensors = read_tensors(folder / WEIGHTS)
     own = module.state_dict()
-    missing = [name for name in own if name not in tensors and not name.startswith("methods.")]
+    missing = [name for name in own if name not in tensors and not name.startswith(("methods.", fresh))]
     extra = [name for name in tensors if name not in own and not name.startswith("methods.")]
     wrong = [name for name in own if name in tensors and tensors[name].shape != own[name].shape]
     if missing or extra or wrong:

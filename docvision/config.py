@@ -1,29 +1,24 @@
-"""Recipes: YAML into frozen dataclasses, then ``key=value`` overrides, nothing accepted that is not used.
+"""Recipes of training: what may stand in them, one dataclass a concern, and where they are found.
 
-One dataclass per concern; a field's docstring says its unit.  Every problem of a recipe is collected and
-raised at once as :class:`RecipeError`, with the closest known key beside each unknown one.
+A field's docstring says its unit.  How YAML and ``key=value`` overrides become these is in docvision.schema.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import difflib
-import types
-import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
+from docvision import schema as plain
+from docvision.schema import RecipeError as RecipeError
+from docvision.schema import build as build
+from docvision.schema import to_plain as to_plain
+
 RECIPES = Path(__file__).parent / "recipes"
 T = TypeVar("T")
-
-
-class RecipeError(ValueError):
-    """What is wrong with a recipe, all of it, one problem a line."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +59,8 @@ class DecoderConfig:
     """Inner width of the SwiGLU feed-forward."""
     cross_attention: bool = True
     rope_base: float = 10_000.0
+    waves: int = 0
+    """Of the Fourier series that score coordinates, by axis; with 0 their embeddings do."""
 
     def problems(self) -> list[str]:
         return [] if self.layers > 0 else [f"decoder.layers={self.layers}: at least 1"]
@@ -102,7 +99,7 @@ class TaskConfig:
     """One stream of training batches."""
 
     kind: str
-    """``lines``, ``pages`` or ``tables``."""
+    """``lines``, ``pages``, ``tables``, or ``maps``: any pictures, whose structure maps ``loss.teacher`` tells."""
     data: str
     """Folder of Parquet shards made by ``docvision make``."""
     validation: str = ""
@@ -112,7 +109,9 @@ class TaskConfig:
     share: float = 1.0
     """Relative frequency of this task's steps."""
     crop: tuple[int, int] = (512, 640)
-    """Height and width in pixels of the windows cut from pages; lines are never cut."""
+    """Height and width in pixels of the windows cut from pages and pictures; lines are never cut."""
+    scale: tuple[float, float] = (1.0, 1.0)
+    """Pages and pictures are scaled by a factor drawn from here before a window is cut."""
     max_width: int = 2048
     """Pixels; wider lines are left out. Short lines first get the line head off the ground sooner."""
     max_difficulty: float = 1.0
@@ -128,8 +127,12 @@ class TaskConfig:
 
     def problems(self) -> list[str]:
         found = []
-        if self.kind not in ("lines", "pages", "tables"):
-            found.append(f"task kind {self.kind!r}: lines, pages or tables")
+        if self.kind not in ("lines", "pages", "tables", "maps"):
+            found.append(f"task kind {self.kind!r}: lines, pages, tables or maps")
+        if self.scale != (1.0, 1.0) and self.kind not in ("pages", "maps"):
+            found.append(f"task {self.kind}: scale is for pages and maps, leave it out")
+        if not 0 < self.scale[0] <= self.scale[1]:
+            found.append(f"task {self.kind}: scale {list(self.scale)}: least and greatest factor, above 0")
         if self.prompt not in ("structure", "table"):
             found.append(f"task {self.kind}: prompt {self.prompt!r}: structure or table")
         if min(self.batch, self.pool, self.max_width, self.max_cells) < 1 or self.share < 0:
@@ -145,6 +148,8 @@ class LossConfig:
     decoder: float = 1.0
     """0 leaves the decoder out altogether: the line head alone trains the encoder, at two thirds of the cost."""
     structure: float = 1.0
+    teacher: str = ""
+    """A model folder or name: tasks of kind ``maps`` learn its structure maps, so that they outlast new features."""
     methods: float = 1.0
     """Of the multi-token methods' losses; PTP's alpha is decoder / (decoder + methods)."""
     alignment: float = 0.0
@@ -227,8 +232,12 @@ class TrainRecipe:
         found = [*self.model.problems(), *self.optim.problems()]
         for task in self.tasks:
             found.extend(task.problems())
-        if not self.optim.encoder and (self.loss.decoder == 0 or any(task.kind == "pages" for task in self.tasks)):
-            found.append("optim.encoder=false leaves the decoder to train: no task of kind pages, loss.decoder above 0")
+        if not self.optim.encoder and (
+            self.loss.decoder == 0 or any(task.kind in ("pages", "maps") for task in self.tasks)
+        ):
+            found.append("optim.encoder=false leaves the decoder to train: no pages, no maps, loss.decoder above 0")
+        if any(task.kind == "maps" for task in self.tasks) != bool(self.loss.teacher):
+            found.append(f"loss.teacher={self.loss.teacher!r}: a model, and a task of kind maps, or neither")
         if sum(task.share for task in self.tasks) <= 0:
             found.append("tasks: at least one with a share above 0")
         return found
@@ -279,121 +288,10 @@ def load_as(schema: type[T], name: str | Path, overrides: Sequence[str] = (), fo
     if not isinstance(tree, dict):
         raise RecipeError(f"{path}: a recipe is a mapping of keys, not a {type(tree).__name__}")
     for override in overrides:
-        _override(tree, override)
+        plain.override(tree, override)
     return build(schema, tree, str(path))
-
-
-def build(schema: type[T], tree: Mapping[str, Any], place: str) -> T:
-    """A dataclass from nested plain data; raises RecipeError with all problems found."""
-    problems: list[str] = []
-    value = _convert(schema, tree, "", problems)
-    if not problems and hasattr(value, "problems"):
-        problems = value.problems()
-    if problems:
-        raise RecipeError(f"{place}: " + "\n".join(problems))
-    return value
-
-
-def to_plain(value: Any) -> Any:
-    """Dataclasses to plain dicts and lists, ready for YAML or JSON."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
-    return value
 
 
 def dump_recipe(recipe: Any, path: Path) -> None:
     """Write the resolved recipe, defaults included."""
     path.write_text(yaml.safe_dump(to_plain(recipe), sort_keys=False, allow_unicode=True), encoding="utf-8")
-
-
-def _override(tree: dict[str, Any], override: str) -> None:
-    key, sign, text = override.partition("=")
-    if not sign or not key:
-        raise RecipeError(f"override {override!r}: write key=value, for example optim.lr=3e-4")
-    *parents, last = key.strip().split(".")
-    node: Any = tree
-    for part in parents:
-        if isinstance(node, list):
-            node = _item(node, part, override)
-        else:
-            node = node.setdefault(part, {})
-        if not isinstance(node, (dict, list)):
-            raise RecipeError(f"override {override!r}: {part} holds a value, not further keys")
-    value = yaml.safe_load(text)
-    if isinstance(value, str):  # YAML 1.1 reads 3e-4 as text
-        with contextlib.suppress(ValueError):
-            value = float(value)
-    if isinstance(node, list):
-        _item(node, last, override)
-        node[int(last)] = value
-    else:
-        node[last] = value
-
-
-def _item(node: list[Any], part: str, override: str) -> Any:
-    if not part.isdigit() or int(part) >= len(node):
-        raise RecipeError(f"override {override!r}: {part!r} is not an index of a list of {len(node)}")
-    return node[int(part)]
-
-
-def _convert(schema: Any, value: Any, place: str, problems: list[str]) -> Any:
-    if dataclasses.is_dataclass(schema):
-        return _convert_fields(schema, value, place, problems)
-    origin = typing.get_origin(schema)
-    if origin is tuple:
-        return _convert_tuple(schema, value, place, problems)
-    if origin is dict:
-        if isinstance(value, Mapping):
-            return dict(value)
-    elif origin in (typing.Union, types.UnionType):
-        if value is None:
-            return None
-        return _convert(next(arg for arg in typing.get_args(schema) if arg is not type(None)), value, place, problems)
-    elif schema is Any:
-        return value
-    elif schema is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except ValueError:
-            pass
-    elif isinstance(value, schema) and (schema is bool) == isinstance(value, bool):
-        return value
-    problems.append(f"{place}={value!r}: expected {getattr(schema, '__name__', schema)}")
-    return value
-
-
-def _convert_tuple(schema: Any, value: Any, place: str, problems: list[str]) -> Any:
-    if not isinstance(value, (list, tuple)):
-        problems.append(f"{place}={value!r}: expected a list")
-        return value
-    kinds = typing.get_args(schema)
-    if kinds[-1] is Ellipsis:
-        kinds = (kinds[0],) * len(value)
-    elif len(kinds) != len(value):
-        problems.append(f"{place}={value!r}: expected {len(kinds)} values")
-        return value
-    pairs = enumerate(zip(kinds, value, strict=True))
-    return tuple(_convert(kind, item, f"{place}.{i}", problems) for i, (kind, item) in pairs)
-
-
-def _convert_fields(schema: Any, value: Any, place: str, problems: list[str]) -> Any:
-    if not isinstance(value, Mapping):
-        problems.append(f"{place or 'recipe'}={value!r}: expected keys")
-        return value
-    hints = typing.get_type_hints(schema)
-    known = {item.name: item for item in dataclasses.fields(schema)}
-    prefix = f"{place}." if place else ""
-    for key in value:
-        if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-            hint = f"did you mean {prefix}{close[0]}?" if close else f"known keys: {', '.join(known)}"
-            problems.append(f"unknown key {prefix}{key}: {hint}")
-    arguments = {
-        name: _convert(hints[name], value[name], f"{prefix}{name}", problems) for name in known if name in value
-    }
-    for name, item in known.items():
-        if name not in value and item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
-            problems.append(f"missing key {prefix}{name}")
-    return None if problems else schema(**arguments)

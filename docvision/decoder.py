@@ -112,11 +112,13 @@ class CausalDecoder(nn.Module):
         config: layers, heads and widths.
         width: D.
         vocabulary: V; the embedding is tied to the output layer.
+        bins: of each axis, where the last 2 x bins tokens are coordinates; ``config.waves`` then score them.
     """
 
-    def __init__(self, config: DecoderConfig, width: int, vocabulary: int) -> None:
+    def __init__(self, config: DecoderConfig, width: int, vocabulary: int, bins: int = 0) -> None:
         super().__init__()
         self.config = config
+        self.coordinates = FourierScores(width, bins, config.waves) if bins and config.waves else None
         self.embedding = nn.Embedding(vocabulary, width)
         nn.init.normal_(self.embedding.weight, std=1 / math.sqrt(width))
         self.scale = math.sqrt(width) * 0.5
@@ -157,8 +159,11 @@ class CausalDecoder(nn.Module):
         return self.embedding(tokens_BS) * self.scale
 
     def logits(self, hidden_BSD: Tensor) -> Tensor:
-        """Scores over the vocabulary, by the tied embedding."""
-        return F.linear(hidden_BSD, self.embedding.weight)
+        """Scores over the vocabulary, by the tied embedding, of coordinates by their Fourier series if it has one."""
+        if self.coordinates is None:
+            return F.linear(hidden_BSD, self.embedding.weight)
+        others = F.linear(hidden_BSD, self.embedding.weight[: -2 * self.coordinates.bins])
+        return torch.cat([others, self.coordinates(hidden_BSD)], -1)
 
     def new_cache(self, batch: int, device: torch.device | str = "cpu") -> KVCache:
         return KVCache(self.config.layers, batch, device)
@@ -174,6 +179,33 @@ class CausalDecoder(nn.Module):
         if cache is not None:
             cache.cross = pairs
         return pairs
+
+
+class FourierScores(nn.Module):
+    """Scores of the coordinates of both axes, each a Fourier series over its bins (arXiv 2410.22269).
+
+    A tied embedding tells neighbouring bins apart by a few channels among many, and its scores stay flat over a dozen
+    of them.  A series of few waves is smooth by construction and as sharp as its weights are large.
+
+    Args:
+        width: D.
+        bins: of each axis.
+        waves: of each series, from half a period over all bins to one of 8 bins, evenly on a logarithmic scale.
+    """
+
+    def __init__(self, width: int, bins: int, waves: int) -> None:
+        super().__init__()
+        self.bins = bins
+        self.amplitudes = nn.Linear(width, 4 * waves, bias=False)
+        nn.init.normal_(self.amplitudes.weight, std=0.02)
+        low, high = math.log(math.pi / bins), math.log(2 * math.pi / 8)
+        angles_WN = torch.linspace(low, high, waves).exp()[:, None] * torch.arange(bins)
+        self.register_buffer("waves_WN", torch.cat([angles_WN.sin(), angles_WN.cos()]), persistent=False)
+
+    def forward(self, hidden_BSD: Tensor) -> Tensor:
+        """(B,S,2 x bins), x before y."""
+        amplitudes = self.amplitudes(hidden_BSD).unflatten(-1, (2, -1))
+        return (amplitudes @ self.waves_WN).flatten(-2)
 
 
 class DecoderLayer(nn.Module):

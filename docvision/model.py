@@ -105,7 +105,7 @@ class DocVisionModel(nn.Module):
         self.config = config
         self.vocabulary = Vocabulary(config.characters or CHARACTERS, config.bins)
         self.encoder = VisionEncoder(config.encoder, config.width, heads=config.decoder.heads)
-        self.decoder = CausalDecoder(config.decoder, config.width, len(self.vocabulary))
+        self.decoder = CausalDecoder(config.decoder, config.width, len(self.vocabulary), config.bins)
         self._place_coordinates()
         self.line_head = LineHead(config.width, config.line_height // 16, self.vocabulary.ctc_classes)
         self.methods = nn.ModuleDict()

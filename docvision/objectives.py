@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docvision.alignment import best_path, guide_loss, line_places, table_places, watched
-from docvision.batches import LineBatch, PageBatch, Stream, TableBatch
+from docvision.alignment import best_path, brought, guide_loss, line_places, table_places, watched
+from docvision.batches import LineBatch, PageBatch, PictureBatch, Stream, TableBatch
 from docvision.config import LossConfig
 from docvision.encoder import Memory
 from docvision.methods.base import run_text
@@ -25,21 +25,41 @@ from docvision.tokens import PAD, Vocabulary
 
 
 class DocumentTrainer(nn.Module):
-    """The model with the losses of any batch as one forward."""
+    """The model with the losses of any batch as one forward.
 
-    def __init__(self, model: DocVisionModel) -> None:
+    Args:
+        model: what learns.
+        teacher: whose structure maps pictures without truth are to give; needed for these alone.
+    """
+
+    def __init__(self, model: DocVisionModel, teacher: DocVisionModel | None = None) -> None:
         super().__init__()
         self.model = model
+        self._teacher = (teacher,)  # no module of this one: not trained, not saved, not sent to other processes
 
     def forward(
-        self, batch: LineBatch | PageBatch | TableBatch, loss: LossConfig, noise: torch.Generator
+        self, batch: LineBatch | PageBatch | TableBatch | PictureBatch, loss: LossConfig, noise: torch.Generator
     ) -> dict[str, Tensor]:
         if isinstance(batch, LineBatch):
             return self._lines(batch, loss, noise)
         if isinstance(batch, TableBatch):
             return self._tables(batch, loss, noise)
         maps = self.model.encoder.structure_maps(batch.pixels_B1HW, batch.size_B2)
+        if isinstance(batch, PictureBatch):
+            return {"taught": loss.structure * self._taught(maps, batch)}
         return {"structure": loss.structure * structure_loss(maps, batch.targets)}
+
+    def _taught(self, maps: dict[str, Tensor], batch: PictureBatch) -> Tensor:
+        (teacher,) = self._teacher
+        if teacher is None:
+            raise ValueError("pictures without truth need a teacher: loss.teacher=MODEL")
+        with torch.no_grad():
+            told = teacher.to(batch.pixels_B1HW.device).encoder.structure_maps(batch.pixels_B1HW, batch.size_B2)
+        rows_Bh, columns_Bw = (
+            torch.arange(count, device=batch.size_B2.device) < (batch.size_B2[:, axis : axis + 1] + 7) // 8
+            for axis, count in enumerate(maps["line"].shape[2:])
+        )
+        return distillation_loss(maps, told, rows_Bh[:, :, None] & columns_Bw[:, None])
 
     def _lines(self, batch: LineBatch, loss: LossConfig, noise: torch.Generator) -> dict[str, Tensor]:
         model = self.model
@@ -56,7 +76,7 @@ class DocumentTrainer(nn.Module):
             if loss.alignment > 0 and log_probs is not None:
                 reached = best_path(log_probs.detach(), batch.labels_BU, batch.label_length_B, frames_B)
                 places = line_places(reached, batch.label_length_B, CTC_FRAMES, batch.tokens_BT.shape[1] - 1)
-            logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places)
+            logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places, 1)
             losses |= {"decoder": loss.decoder * F.cross_entropy(logits, targets)} | extra
         return losses
 
@@ -70,7 +90,7 @@ class DocumentTrainer(nn.Module):
         if loss.decoder == 0 and not self.model.methods:
             return losses
         places = table_places(batch.tokens_BT[:, 1:], self.model.vocabulary) if loss.alignment > 0 else None
-        logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places)
+        logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places, 0)
         losses |= extra
         if not len(targets):
             return losses or {"table_tags": 0.0 * logits.sum()}
@@ -78,9 +98,12 @@ class DocumentTrainer(nn.Module):
         tags = targets < first
         losses["table_tags"] = loss.decoder * F.cross_entropy(logits[tags], targets[tags])
         if not bool(tags.all()):
-            boxes = coordinate_loss(logits[~tags], targets[~tags], first, self.model.config.bins)
+            boxes = self._coordinates(logits[~tags], targets[~tags])
             losses["table_boxes"] = loss.decoder * loss.coordinates * boxes
         return losses
+
+    def _coordinates(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+        return coordinate_loss(logits_NV.float(), targets_N, self.model.vocabulary.first_x, self.model.config.bins)
 
     def _predict(
         self,
@@ -89,8 +112,12 @@ class DocumentTrainer(nn.Module):
         loss: LossConfig,
         noise: torch.Generator,
         places_BT2: Tensor | None,
+        columns: int,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Logits (N,V) of all N tokens that are to be predicted, those tokens (N,), and the methods' losses."""
+        """Logits (N,V) of all N tokens that are to be predicted, those tokens (N,), and the methods' losses.
+
+        ``places_BT2`` and ``columns`` are those of :func:`docvision.alignment.guide_loss`.
+        """
         model = self.model
         inputs, targets = tokens_BT[:, :-1], tokens_BT[:, 1:]
         inputs = noisy(inputs, loss.input_noise, model.vocabulary, noise)
@@ -103,7 +130,12 @@ class DocumentTrainer(nn.Module):
         # Names with an underscore are figures without gradient: they are reported as they are.
         extra = {name: value if "_" in name else loss.methods * value for name, value in extra.items()}
         if places_BT2 is not None:
-            extra["alignment"] = loss.alignment * guide_loss(seen, memory, places_BT2)
+            extra["alignment"] = loss.alignment * guide_loss(seen, memory, places_BT2, columns)
+            boxes = wanted >= model.vocabulary.first_x
+            if bool(boxes.any()):
+                told = [model.decoder.norm(x[boxes]) for x in brought(seen, memory, wanted.shape[1])]
+                losses = [self._coordinates(model.decoder.logits(x), wanted[boxes]) for x in told]
+                extra["alignment_boxes"] = loss.alignment * torch.stack(losses).mean()
         return model.decoder.logits(hidden[known]).float(), targets[known], extra
 
 
@@ -163,6 +195,24 @@ def structure_loss(maps: dict[str, Tensor], targets: dict[str, Tensor]) -> Tenso
     for name, weight in (("line", 1.0), ("rows", 5.0), ("columns", 5.0), ("corners", 5.0)):
         logits, target = maps[name][:, 0][valid], targets[name][valid]
         total = total + F.binary_cross_entropy_with_logits(logits, target, pos_weight=logits.new_tensor(weight))
+    return total
+
+
+def distillation_loss(maps: dict[str, Tensor], told: dict[str, Tensor], valid_Bhw: Tensor) -> Tensor:
+    """Divergence (nats a cell, the sum over maps) of structure maps from those of a teacher; 0 where they are equal.
+
+    Learning without forgetting (Li and Hoiem, arXiv 1606.09282): a new stage may change the features, what another
+    model's head said of a picture is still to be said.
+    """
+    total = valid_Bhw.new_zeros((), dtype=torch.float)
+    for name, logits in maps.items():
+        if name == "block":
+            by_cell = F.kl_div(logits.log_softmax(1), told[name].log_softmax(1), reduction="none", log_target=True)
+        else:
+            yes = told[name].sigmoid()
+            by_cell = F.binary_cross_entropy_with_logits(logits, yes, reduction="none")
+            by_cell = by_cell - F.binary_cross_entropy_with_logits(told[name], yes, reduction="none")
+        total = total + by_cell.sum(1)[valid_Bhw].mean()
     return total
 
 

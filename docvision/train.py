@@ -267,11 +267,13 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
     model.config = replace(recipe.model, encoder=plain)
     folder = checkpoint.find_model(recipe.run.init) if recipe.run.init else None
     if folder:
-        checkpoint.load_weights(model, folder)
+        checkpoint.load_weights(model, folder, fresh="decoder.coordinates.")
     for method, options in recipe.model.methods.items():
         methods.attach(model, method, options)  # starts from the core's own layers
     if folder and recipe.model.methods:
-        checkpoint.load_weights(model, folder)  # and goes on from its own weights where there are any
+        checkpoint.load_weights(
+            model, folder, fresh="decoder.coordinates."
+        )  # and goes on from its own weights where there are any
     if not recipe.optim.core:
         model.requires_grad_(False)
         model.methods.requires_grad_(True)
@@ -300,7 +302,8 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
         save_model=lambda module, folder: module.model.save_pretrained(folder),
         divisible=True,
     )
-    return fit(DocumentTrainer(model), job, recipe.optim, recipe.run)
+    teacher = DocVisionModel.from_pretrained(recipe.loss.teacher).eval() if recipe.loss.teacher else None
+    return fit(DocumentTrainer(model, teacher), job, recipe.optim, recipe.run)
 
 
 def _newest(model: nn.Module, out: Path, job: Job) -> tuple[Path | None, dict[str, int], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ def root() -> Path:
 def examples() -> Path:
     """The folder of example documents."""
     return ROOT / "examples"
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    """The address of a Ray cluster with two processors, which ends with the tests, however they end."""
+    from ray_checks import started
+
+    with started() as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)

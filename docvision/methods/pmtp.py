@@ -167,11 +167,11 @@ class ModuleDrafter(Drafter):
         self.seen = method.layer.look(request.memory)
         decoder = request.model.decoder
         self.ids: Tensor | None = None
-        self.output = decoder.embedding.weight
+        """The reduced vocabulary, and the output layer for it alone."""
         if method.characters:
-            self.ids = torch.arange(method.characters, device=self.output.device)
-            self.ids = torch.cat([self.ids, torch.tensor([request.eos], device=self.output.device)])
-            self.output = self.output[self.ids]
+            device = decoder.embedding.weight.device
+            self.ids = torch.cat([torch.arange(method.characters), torch.tensor([request.eos])]).to(device)
+            self.output = decoder.embedding.weight[self.ids]
         self.state_B1D: Tensor | None = None
         self.next_B = request.prompt_BP[:, -1]
         self.position_B = torch.zeros_like(self.next_B)
@@ -209,10 +209,13 @@ class ModuleDrafter(Drafter):
 
     def _choose(self, state_B1D: Tensor, position_B: Tensor) -> tuple[Tensor, Tensor]:
         """Token and its probability for each row."""
-        logits = F.linear(state_B1D, self.output).float()
-        if self.ids is not None:
+        decoder = self.request.model.decoder
+        if self.ids is None:
+            logits = decoder.logits(state_B1D).float()
+        else:
+            logits = F.linear(state_B1D, self.output).float()
             # The sampling noise belongs to ids, so the reduced scores are put back into their places.
-            whole = logits.new_full((*logits.shape[:2], self.request.model.decoder.embedding.num_embeddings), -1e9)
+            whole = logits.new_full((*logits.shape[:2], decoder.embedding.num_embeddings), -1e9)
             logits = whole.index_copy(2, self.ids, logits)
         token_B1 = self.request.choose(logits, position_B[:, None])
         score = logits.gather(2, token_B1[..., None])[..., 0] - logits.logsumexp(2)

@@ -12,7 +12,7 @@ import pytest
 from apps import card_page, cli, scorecard
 from apps.bench import Request
 from apps.peer_process import PeerProcess
-from apps.peers import OURS, PEERS, Peer
+from apps.peers import OURS, PEERS, Peer, sizes_mb
 from apps.scorecard import Wish, make_card
 
 FAKES = """
@@ -40,7 +40,7 @@ def read(request):
 
 engines = {"line": read}
 fakes = [
-    peers.Peer("docvision", engines, "docvision", "pip install docvision"),
+    peers.Peer("docvision", engines, "numpy", "pip install docvision"),
     peers.Peer("shouts", engines, "numpy", "pip install shouts"),
     peers.Peer("absent", engines, "no-such-package", "pip install absent"),
 ]
@@ -104,15 +104,16 @@ def test_a_card_measures_keeps_and_never_makes_up_a_number(tmp_path: Path, fakes
 
 
 def test_trouble_of_a_peer_costs_that_document(tmp_path: Path, fakes: dict[str, Peer]) -> None:
-    lines = {"a": "broken", "b": "deadly", "c": "slow", "d": "fine"}
+    lines = {"a": "broken", "b": "fine", "c": "deadly", "d": "slow", "e": "fine"}
     folder = write_bench(tmp_path / "bench", lines, dict.fromkeys(lines, "fine"))
-    (ours,) = make_card(Wish(folder, cache=tmp_path / "cache", time_limit=15), {OURS: fakes[OURS]})
+    (ours,) = make_card(Wish(folder, cache=tmp_path / "cache", time_limit=3), {OURS: fakes[OURS]})
     kept = {path.name[0]: json.loads(path.read_text())["reading"] for path in (tmp_path / "cache").rglob("*.json")}
     assert {name: reading["status"] for name, reading in kept.items()} == {
-        "a": "failed", "b": "died", "c": "late", "d": "ok"
+        "a": "failed", "b": "ok", "c": "died", "d": "late", "e": "ok"
     }  # fmt: skip
-    assert kept["a"]["error"] == "RuntimeError: a trouble of its own" and "(7)" in kept["b"]["error"]
-    assert (ours.documents, ours.unread, ours.figures["exact"]["value"]) == (4, 3, 0.25)
+    assert kept["a"]["error"] == "RuntimeError: a trouble of its own" and "(7)" in kept["c"]["error"]
+    assert kept["d"]["error"] == "stopped after 3 s" and 3 <= kept["d"]["wall"] < 60
+    assert (ours.documents, ours.unread, ours.figures["exact"]["value"]) == (5, 3, 0.4)
 
 
 def test_memory_is_that_of_the_peer(tmp_path: Path, fakes: dict[str, Peer]) -> None:
@@ -162,6 +163,13 @@ def test_every_peer_says_how_to_get_it_and_reads_kinds_that_are_scored() -> None
         assert name == peer.name and peer.install.split()[1] == "install"
         assert peer.engines and set(peer.engines) <= set(card_page.TITLES)
         assert peer.command or peer.name == OURS or not peer.debian
+
+
+def test_sizes_are_those_of_the_files_and_of_all_that_is_needed() -> None:
+    """What docvision weighs with its models is some of what it weighs with torch."""
+    own, everything = sizes_mb(PEERS[OURS]) or (0.0, 0.0)
+    assert 1 < own < everything - 100
+    assert sizes_mb(Peer("none", {}, "no-such-package", "pip install none")) is None
 
 
 def test_command_line_writes_json_and_markdown(

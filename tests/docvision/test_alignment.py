@@ -47,15 +47,20 @@ def test_characters_stand_behind_start_and_prompt() -> None:
     assert places[1].tolist() == [[-1, -1], [0.5, 2], [-1, -1], [-1, -1]]
 
 
-def test_both_tokens_of_a_corner_have_its_cell_and_lone_ones_none() -> None:
-    vocabulary = Vocabulary(CHARACTERS, 64)
-    targets = torch.tensor([[5, vocabulary.x(9), vocabulary.y(20), 7, vocabulary.y(3), vocabulary.x(1), 0]])
-    places = table_places(targets, vocabulary)[0]
-    assert places[1].tolist() == places[2].tolist() == [40 // 16, 18 // 8]
-    assert bool((places[[0, 3, 4, 5, 6]] == -1).all())
+def test_corners_stand_where_their_text_is_and_lone_coordinates_nowhere() -> None:
+    v = Vocabulary(CHARACTERS, 64)
+    box = [v.x(9), v.y(10), v.x(30), v.y(33)]  # 18, 20, 60, 66 px; its middle is at 43
+    targets = torch.tensor([[5, 8, *box, 7, v.y(3), v.x(1), 8], [8, v.x(50), v.y(40), 7, 0, 0, 0, 0, 0, 0]])
+    first, second = table_places(targets, v).tolist()
+    middle, nowhere = 43 // 16, [-1, -1]
+    assert first[1:6] == [[middle, 2], [middle, 2], [20 // 16, 2], [middle, 60 // 8], [66 // 16, 60 // 8]]
+    assert first[0] == nowhere and first[6:] == [nowhere] * 4
+    assert second[:3] == [[80 // 16, 100 // 8]] * 3 and second[3:] == [nowhere] * 7  # a corner without its second
+    assert bool((table_places(torch.tensor([[5, 6]]), v) == -1).all())
 
 
-def test_loss_is_the_surprise_of_the_neighbourhood_and_reaches_the_queries() -> None:
+@pytest.mark.parametrize("columns", [0, 1])
+def test_loss_is_the_surprise_of_the_neighbourhood_and_reaches_the_queries(columns: int) -> None:
     torch.manual_seed(5)
     model = DocVisionModel(load_recipe("tiny", ["model.decoder.layers=3"]).model)
     D, heads = model.config.width, model.config.decoder.heads
@@ -66,7 +71,7 @@ def test_loss_is_the_surprise_of_the_neighbourhood_and_reaches_the_queries() -> 
     with watched(model.decoder) as seen:
         model.decoder(ids, torch.arange(3), memory)
     assert len(seen) == model.config.decoder.layers - 1
-    loss = guide_loss(seen, memory, torch.tensor([[[-1.0, -1.0], [0.5, 2.0], [0.5, 4.0]]]))
+    loss = guide_loss(seen, memory, torch.tensor([[[-1.0, -1.0], [0.5, 2.0], [0.5, 4.0]]]), columns)
     expected = []
     for attention, queries in seen:
         keys = attention.project_memory(states)[0][0, 0]
@@ -74,7 +79,8 @@ def test_loss_is_the_surprise_of_the_neighbourhood_and_reaches_the_queries() -> 
             (queries[0, :, : D // heads] @ keys.T / math.sqrt(D // heads)).masked_fill(~mask, -math.inf).softmax(-1)
         )
         by_column = weights.view(3, 2, 6).sum(1)
-        expected += [-(by_column[1, 1:4].sum().log() + by_column[2, 3:].sum().log()) / 2]
+        found = [by_column[t, c - columns : c + columns + 1].sum().log() for t, c in ((1, 2), (2, 4))]
+        expected.append(-sum(found) / 2)
     assert float(loss.detach()) == pytest.approx(float(torch.stack(expected).mean().detach()), rel=1e-5)
     loss.backward()
     assert float(seen[0][0].query.weight.grad.abs().sum()) > 0

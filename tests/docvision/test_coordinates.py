@@ -1,0 +1,86 @@
+"""Coordinates scored by Fourier series: any bin can be meant, text scores stay, older weights go on, drafts exact."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from docvision import checkpoint, methods
+from docvision.checkpoint import CheckpointError
+from docvision.config import DecoderConfig, EncoderConfig, ModelConfig
+from docvision.decode import Plan, decode, text_prompt
+from docvision.decoder import FourierScores
+from docvision.model import DocVisionModel
+
+PLAIN = ModelConfig(
+    width=32,
+    bins=24,
+    characters=" abcdefghijklmnopqrstuvwxyz",
+    encoder=EncoderConfig(widths=(4, 8, 8, 16), depths=(0, 1, 1, 1)),
+    decoder=DecoderConfig(layers=2, heads=2, ffn=48),
+)
+WAVES = replace(PLAIN, decoder=replace(PLAIN.decoder, waves=8))
+
+
+def make(config: ModelConfig, seed: int = 0) -> DocVisionModel:
+    torch.manual_seed(seed)
+    return DocVisionModel(config).eval()
+
+
+def test_every_bin_of_both_axes_can_be_meant_alone() -> None:
+    """The waves' own values at a bin are amplitudes whose scores have their top there, with its neighbours next."""
+    waves_WN = FourierScores(16, 640, 32).waves_WN.double()
+    scores = waves_WN.T @ waves_WN
+    assert torch.equal(scores.argmax(1), torch.arange(640))
+    second = scores.masked_fill(torch.eye(640, dtype=torch.bool), -torch.inf).argmax(1)
+    assert bool((second - torch.arange(640)).abs().eq(1).all())
+
+
+def test_a_few_steps_make_it_sharp() -> None:
+    torch.manual_seed(0)
+    head, hidden, bins = FourierScores(64, 640, 32), torch.randn(12, 64), torch.randint(0, 640, (12,))
+    optimiser = torch.optim.AdamW(head.parameters(), lr=8e-3)
+    for _ in range(150):
+        loss = F.cross_entropy(head(hidden)[:, :640], bins)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert (head(hidden)[:, :640].argmax(1) - bins).abs().max() <= 1
+
+
+def test_other_tokens_keep_the_scores_of_their_embeddings() -> None:
+    model = make(WAVES)
+    hidden, v = torch.randn(2, 3, 32), model.vocabulary
+    scores = model.decoder.logits(hidden)
+    assert scores.shape == (2, 3, len(v))
+    assert torch.allclose(scores[..., : v.first_x], hidden @ model.decoder.embedding.weight[: v.first_x].T, atol=1e-6)
+    assert torch.equal(scores[..., v.first_x :], model.decoder.coordinates(hidden))
+    assert not torch.equal(scores[..., v.first_x : v.first_y], scores[..., v.first_y :])
+
+
+def test_weights_of_before_go_on_and_come_back_whole(tmp_path) -> None:
+    make(PLAIN).save_pretrained(tmp_path / "old")
+    later = make(WAVES, seed=1)
+    with pytest.raises(CheckpointError, match=r"decoder\.coordinates"):
+        checkpoint.load_weights(later, tmp_path / "old")
+    checkpoint.load_weights(later, tmp_path / "old", fresh="decoder.coordinates.")
+    later.save_pretrained(tmp_path / "new", torch.float32)
+    back = DocVisionModel.from_pretrained(tmp_path / "new")
+    hidden = torch.randn(1, 4, 32)
+    assert torch.equal(back.decoder.logits(hidden), later.decoder.logits(hidden))
+    assert torch.equal(back.decoder.embedding.weight, make(PLAIN).decoder.embedding.weight)
+
+
+@pytest.mark.parametrize("name", ["ptp", "pmtp", "mtp"])
+def test_drafts_stay_exact(name: str) -> None:
+    model = make(WAVES)
+    with torch.no_grad():
+        for weight in model.decoder.layers.parameters():
+            weight.mul_(3)
+    methods.attach(model, name, {"ptp": {"registers": 3}, "pmtp": {"depth": 3}, "mtp": {"heads": 2}}[name])
+    memory = model.encoder(torch.rand(3, 1, 32, 96), torch.tensor([[32, 96], [32, 40], [32, 64]]))
+    with torch.inference_mode():
+        plain = decode(model, memory, text_prompt(model, 3), Plan(20))
+        drafted = decode(model, memory, text_prompt(model, 3), Plan(20, name))
+    assert torch.equal(plain.ids, drafted.ids)
