@@ -11,6 +11,8 @@ BENCH ?= bench
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# The tests start a hundred processes of one thread each, which must not compile all code anew.
+TESTS := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 APT := env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20
 
 .DEFAULT_GOAL := help
@@ -28,10 +30,10 @@ demo: $(VENV)/base.stamp $(VENV)/poppler.stamp ## parse the examples and show th
 	done; exit $$code
 
 test: $(VENV)/dev.stamp $(VENV)/poppler.stamp ## run the tests, without the slow ones (minutes)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
+	@$(TESTS) -m "not slow" --ignore tests/slow -n $(WORKERS) --dist worksteal
 
 test-slow: $(VENV)/dev.stamp $(VENV)/poppler.stamp ## run the slow tests only
-	@$(BIN)/python -m pytest -m slow
+	@$(TESTS) -m slow
 
 check: $(VENV)/dev.stamp ## formatting, lint, types, structure and README
 	@$(BIN)/ruff format --check --quiet . || { echo "formatting differs: run make format"; exit 1; }

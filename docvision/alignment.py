@@ -2,9 +2,9 @@
 
 Left to itself a decoder takes thousands of steps to find out that the next character stands beside the last one, and
 until then it loses its place where text repeats.  The place is known in training: the line head aligns the text of a
-line with its columns (the best CTC path), and the coordinates of a table name theirs.  One head in each layer after
-the first is asked to put its attention there; all others stay free (guided attention, Tachibana, arXiv 1710.08969,
-with places that are known instead of a diagonal).
+line with its columns (the best CTC path), and the coordinates of a table name theirs.  Two heads in each layer after
+the first are asked to put their attention there, one for text and one for corners; all others stay free (guided
+attention, Tachibana, arXiv 1710.08969, with places that are known instead of a diagonal).
 
 Shape suffixes: B batch, T tokens or frames, U characters, C classes, M memory cells, h/w grid, D width.
 """
@@ -24,8 +24,8 @@ from docvision.encoder import Memory
 from docvision.tableseq import COORDINATE_PIXELS
 from docvision.tokens import Vocabulary
 
-HEAD = 0
-"""The head that is guided."""
+TEXT_HEAD, PLACE_HEAD = 0, 1
+"""The guided heads: one brings what is written where the next character stands, one where the next corner is."""
 CELL_PIXELS = (16, 8)
 """Height and width of a memory cell."""
 
@@ -135,14 +135,15 @@ def watched(decoder: CausalDecoder) -> Iterator[list[tuple[CrossAttention, Tenso
             hook.remove()
 
 
-def guide_loss(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, places_BT2: Tensor, columns: int) -> Tensor:
+def guide_loss(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, places_BT2: Tensor, head: int) -> Tensor:
     """Mean surprise of finding a guided head's attention in the cells around the places, over layers and tokens.
 
     Args:
         seen: from :func:`watched`.
         memory: what was looked at.
         places_BT2: row and column of the cell for each token, negative where unknown.
-        columns: cells to the left and the right that are as good; one above and below always is.
+        head: ``TEXT_HEAD``, for which the cells beside the place are as good, or ``PLACE_HEAD``, for which only those
+            above and below it are.
     """
     known_BT = places_BT2[..., 0] >= 0
     if not seen or not bool(known_BT.any()):
@@ -150,18 +151,18 @@ def guide_loss(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, places
     h, w = memory.grid
     device = places_BT2.device
     near_BTh = (torch.arange(h, device=device) - places_BT2[..., :1]).abs() <= 1
-    near_BTw = (torch.arange(w, device=device) - places_BT2[..., 1:]).abs() <= columns
+    near_BTw = (torch.arange(w, device=device) - places_BT2[..., 1:]).abs() <= (head == TEXT_HEAD)
     near_BTM = (near_BTh[..., :, None] & near_BTw[..., None, :]).flatten(2)
     total = places_BT2.new_zeros(())
     for attention, queries_BSD in seen:
-        scores_BTM = _guided_scores(attention, queries_BSD[:, : places_BT2.shape[1]], memory)
+        scores_BTM = _scores(attention, queries_BSD[:, : places_BT2.shape[1]], memory, head)
         inside_BT = scores_BTM.masked_fill(~near_BTM, -1e4).logsumexp(-1) - scores_BTM.logsumexp(-1)
         total = total - inside_BT[known_BT].mean()
     return total / len(seen)
 
 
 def brought(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, tokens: int) -> list[Tensor]:
-    """What the guided head of each watched layer adds to the decoder's states, (B,T,D) for the first T tokens.
+    """What the head of places adds to the decoder's states in each watched layer, (B,T,D) for the first T tokens.
 
     A head that looks at the right cell is of no use where its few channels carry what is written there and not where
     it stands; so the loss of coordinates is asked of this too.
@@ -169,21 +170,21 @@ def brought(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, tokens: i
     added = []
     for attention, queries_BSD in seen:
         D = queries_BSD.shape[-1]
-        part = _guided_channels(attention, D)
+        part = _channels(attention, D, PLACE_HEAD)
         values_BME = F.linear(memory.states_BMD, attention.key_value.weight[D:][part])
-        weights_BTM = _guided_scores(attention, queries_BSD[:, :tokens], memory).softmax(-1)
+        weights_BTM = _scores(attention, queries_BSD[:, :tokens], memory, PLACE_HEAD).softmax(-1)
         added.append(F.linear(weights_BTM @ values_BME, attention.out.weight[:, part]))
     return added
 
 
-def _guided_channels(attention: CrossAttention, width: int) -> slice:
+def _channels(attention: CrossAttention, width: int, head: int) -> slice:
     size = width // attention.heads
-    return slice(HEAD * size, HEAD * size + size)
+    return slice(head * size, head * size + size)
 
 
-def _guided_scores(attention: CrossAttention, queries_BTD: Tensor, memory: Memory) -> Tensor:
-    """Attention logits (B,T,M) of the guided head, -inf in the padding."""
-    part = _guided_channels(attention, queries_BTD.shape[-1])
+def _scores(attention: CrossAttention, queries_BTD: Tensor, memory: Memory, head: int) -> Tensor:
+    """Attention logits (B,T,M) of a head, -inf in the padding."""
+    part = _channels(attention, queries_BTD.shape[-1], head)
     keys_BME = F.linear(memory.states_BMD, attention.key_value.weight[part])
     scores_BTM = queries_BTD[..., part] @ keys_BME.transpose(1, 2) / math.sqrt(keys_BME.shape[-1])
     mask = memory.mask_BM if memory.mask_BM.dtype == torch.bool else memory.mask_BM > -math.inf

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from itertools import pairwise
+from typing import NamedTuple
 
 from docvision.blocks import HYPHEN, SECTION, SENTENCE_END, join_lines, main_size
 from docvision.furniture import mark_furniture
@@ -12,6 +13,8 @@ from docvision.page import Block, Page
 
 MAX_LEVEL = 6
 _PLAIN = str.maketrans("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079", "0123456789")
+CROOKED = 20.0
+"""Degrees by which a line of running text may differ from the others of its page."""
 FLOATS = ("table", "figure", "caption", "footnote")
 RAISED_MARK = re.compile("^[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{1,3}(?=[^\\W\\d_])")
 FOOTNOTE_MARK = re.compile(r"^(?:\d{1,2}|[*\u2020\u2021\u00a7\u00b6#]+|[a-z])(?=[\s.)]|[A-Z\u00c0-\u00de])")
@@ -143,27 +146,41 @@ def _depth(text: str) -> int:
 
 def _mend_paragraphs(pages: list[Page], body: float) -> None:
     """Join a paragraph cut by a column end, and move floats out from between its parts at a page end."""
-    for page in pages:
+    usual = [_Usual(body, _page_angle(page)) for page in pages]
+    for page, here in zip(pages, usual, strict=True):
         index = 0
         while index < len(page.blocks):
-            index += 0 if _join_next(page, index, body) else 1
-    for page, following in pairwise(pages):
-        _clear_page_end(page, following, body)
+            index += 0 if _join_next(page, index, here) else 1
+    for (page, here), (following, there) in pairwise(zip(pages, usual, strict=True)):
+        _clear_page_end(page, here, following, there)
 
 
-def _is_float(block: Block, body: float) -> bool:
-    if block.lines and block.lines[0].angle:
+class _Usual(NamedTuple):
+    """What is usual on a page: font size of running text, direction of its lines in degrees."""
+
+    body: float
+    angle: float
+
+
+def _page_angle(page: Page) -> float:
+    angles = Counter(round(line.angle) for block in page.blocks for line in block.lines for _ in line.text)
+    return angles.most_common(1)[0][0] if angles else 0.0
+
+
+def _is_float(block: Block, usual: _Usual) -> bool:
+    if block.lines and abs((block.lines[0].angle - usual.angle + 180) % 360 - 180) > CROOKED:
         return True  # turned text in the margin
-    return block.kind in FLOATS or (block.kind in ("text", "formula", "list") and 0 < block_size(block) < 0.93 * body)
+    small = 0 < block_size(block) < 0.93 * usual.body
+    return block.kind in FLOATS or (small and block.kind in ("text", "formula", "list"))
 
 
-def _join_next(page: Page, index: int, body: float) -> bool:
+def _join_next(page: Page, index: int, usual: _Usual) -> bool:
     block = page.blocks[index]
-    if not _is_open(block, body):
+    if not _is_open(block, usual.body):
         return False
     for later in range(index + 1, len(page.blocks)):
         other = page.blocks[later]
-        if other.kind in ("header", "footer") or (_is_float(other, body) and not _continues(block, other)):
+        if other.kind in ("header", "footer") or (_is_float(other, usual) and not _continues(block, other)):
             continue
         # Only over a column end: what stands below in the same column would have been joined already.
         over = other.box.y0 < block.lines[-1].box.y0 or later > index + 1
@@ -194,14 +211,14 @@ def _continues(block: Block, other: Block) -> bool:
     return wide and (len(block.lines) > 1 or len(block.text) > 40)
 
 
-def _clear_page_end(page: Page, following: Page, body: float) -> None:
+def _clear_page_end(page: Page, here: _Usual, following: Page, there: _Usual) -> None:
     """Put floats at a page break before and after the paragraph that runs over it."""
-    last = next((i for i in range(len(page.blocks) - 1, -1, -1) if not _passes(page.blocks[i], body)), None)
-    first = next((i for i, block in enumerate(following.blocks) if not _passes(block, body)), None)
+    last = next((i for i in range(len(page.blocks) - 1, -1, -1) if not _passes(page.blocks[i], here)), None)
+    first = next((i for i, block in enumerate(following.blocks) if not _passes(block, there)), None)
     if last is None or first is None:
         return
     block, other = page.blocks[last], following.blocks[first]
-    if not (_is_open(block, body) and _continues(block, other)) and not _may_go_on(page.blocks[last:], other):
+    if not (_is_open(block, here.body) and _continues(block, other)) and not _may_go_on(page.blocks[last:], other):
         return
     feet = sum(other.kind == "footer" for other in page.blocks[last + 1 :])
     page.blocks.insert(len(page.blocks) - 1 - feet, page.blocks.pop(last))
@@ -226,8 +243,8 @@ def _may_go_on(rest: list[Block], other: Block) -> bool:
     return full and not indented and above
 
 
-def _passes(block: Block, body: float) -> bool:
-    return block.kind in ("header", "footer") or _is_float(block, body)
+def _passes(block: Block, usual: _Usual) -> bool:
+    return block.kind in ("header", "footer") or _is_float(block, usual)
 
 
 def _resolve_hyphens(pages: list[Page]) -> None:

@@ -14,7 +14,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docvision.alignment import best_path, brought, guide_loss, line_places, table_places, watched
+from docvision.alignment import (
+    PLACE_HEAD,
+    TEXT_HEAD,
+    best_path,
+    brought,
+    guide_loss,
+    line_places,
+    table_places,
+    watched,
+)
 from docvision.batches import LineBatch, PageBatch, PictureBatch, Stream, TableBatch
 from docvision.config import LossConfig
 from docvision.encoder import Memory
@@ -76,7 +85,7 @@ class DocumentTrainer(nn.Module):
             if loss.alignment > 0 and log_probs is not None:
                 reached = best_path(log_probs.detach(), batch.labels_BU, batch.label_length_B, frames_B)
                 places = line_places(reached, batch.label_length_B, CTC_FRAMES, batch.tokens_BT.shape[1] - 1)
-            logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places, 1)
+            logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places, TEXT_HEAD)
             losses |= {"decoder": loss.decoder * F.cross_entropy(logits, targets)} | extra
         return losses
 
@@ -90,7 +99,7 @@ class DocumentTrainer(nn.Module):
         if loss.decoder == 0 and not self.model.methods:
             return losses
         places = table_places(batch.tokens_BT[:, 1:], self.model.vocabulary) if loss.alignment > 0 else None
-        logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places, 0)
+        logits, targets, extra = self._predict(batch.tokens_BT, memory, loss, noise, places, PLACE_HEAD)
         losses |= extra
         if not len(targets):
             return losses or {"table_tags": 0.0 * logits.sum()}
@@ -112,11 +121,11 @@ class DocumentTrainer(nn.Module):
         loss: LossConfig,
         noise: torch.Generator,
         places_BT2: Tensor | None,
-        columns: int,
+        head: int,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Logits (N,V) of all N tokens that are to be predicted, those tokens (N,), and the methods' losses.
 
-        ``places_BT2`` and ``columns`` are those of :func:`docvision.alignment.guide_loss`.
+        ``places_BT2`` and ``head`` are those of :func:`docvision.alignment.guide_loss`.
         """
         model = self.model
         inputs, targets = tokens_BT[:, :-1], tokens_BT[:, 1:]
@@ -130,7 +139,7 @@ class DocumentTrainer(nn.Module):
         # Names with an underscore are figures without gradient: they are reported as they are.
         extra = {name: value if "_" in name else loss.methods * value for name, value in extra.items()}
         if places_BT2 is not None:
-            extra["alignment"] = loss.alignment * guide_loss(seen, memory, places_BT2, columns)
+            extra["alignment"] = loss.alignment * guide_loss(seen, memory, places_BT2, head)
             boxes = wanted >= model.vocabulary.first_x
             if bool(boxes.any()):
                 told = [model.decoder.norm(x[boxes]) for x in brought(seen, memory, wanted.shape[1])]

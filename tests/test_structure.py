@@ -25,7 +25,7 @@ PACKAGES = ("docvision", "data_pipeline", "imagegen", "apps")
 # Inside docvision imports go down this list, or stay on a step without forming a cycle.  A file that is not named
 # belongs to the second step, "documents": text layers, layout, tables, exports.
 LAYERS: tuple[set[str], ...] = (
-    {"page", "tokens", "config"},
+    {"page", "tokens", "config", "schema"},
     set(),
     {"encoder", "decoder", "checkpoint"},
     {"model", "alignment"},
@@ -71,6 +71,9 @@ FORBIDDEN = {
 }
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "misc", "common", "manager", "tools"}
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LOOKED_AT = (ast.Module, ast.ClassDef, *FUNCTIONS, ast.Import, ast.ImportFrom, ast.Call)
+
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 # "path::function" -> lines, 120 at most: for a training step that is best read top to bottom. May only shrink.
@@ -109,10 +112,21 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All of a file's syntax that the rules look at, in the order of ``ast.walk``."""
+    return tuple(node for node in ast.walk(tree(path)) if isinstance(node, LOOKED_AT))
+
+
+@cache
+def imports(path: Path) -> tuple[tuple[str, int], ...]:
     """Absolute names of all modules that ``path`` imports, at the top or inside functions, with the line."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[str, int]]:
     package = path.parent.parts
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -240,7 +254,7 @@ def test_nothing_is_unpickled_and_nothing_calls_out():
     problems = []
     for path in package_files():
         problems += [f"{path}:{line}: {module} is not for us" for module, line in imports(path) if module in FORBIDDEN]
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             call = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if call in {"torch.load", "eval", "exec", "np.load", "numpy.load"}:
                 problems.append(f"{path}:{node.lineno}: {call}() can run code from a file; use safetensors or JSON")
@@ -255,8 +269,8 @@ def test_files_and_functions_are_short():
         lines = len((ROOT / path).read_text("utf-8").splitlines())
         if lines > MAX_FILE_LINES:
             problems.append(f"{path}: {lines} lines, more than {MAX_FILE_LINES}: split it")
-        for node in ast.walk(tree(path)):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for node in nodes(path):
+            if not isinstance(node, FUNCTIONS):
                 continue
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             limit = LONGER_FUNCTIONS.get(f"{path}::{node.name}", MAX_FUNCTION_LINES)
@@ -269,7 +283,7 @@ def test_no_stubs():
     """A function without a body is a promise nobody kept; a base class says so with @abstractmethod or Protocol."""
     problems = []
     for path in package_files():
-        for owner in ast.walk(tree(path)):
+        for owner in nodes(path):
             if any("Protocol" in ast.unparse(base) for base in getattr(owner, "bases", [])):
                 continue
             for node in getattr(owner, "body", []) if isinstance(owner, ast.Module | ast.ClassDef) else []:
@@ -294,7 +308,7 @@ def test_exemptions_are_still_needed():
         path, name = key.split("::")
         lengths = [
             node.end_lineno - node.lineno + 1
-            for node in ast.walk(tree(Path(path)))
+            for node in nodes(Path(path))
             if isinstance(node, ast.FunctionDef) and node.name == name
         ]
         assert lengths and MAX_FUNCTION_LINES < max(lengths) <= limit, f"remove or correct the exemption of {key}"
@@ -333,8 +347,8 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+    for node in nodes(path):
+        if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)):
             yield getattr(node, "lineno", 1), ast.get_docstring(node, clean=False) or ""
 
 

@@ -343,7 +343,7 @@ def test_a_text_layer_is_parsed_without_loading_torch(pdf: Path) -> None:
     assert PROSE[0] in done.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_leaves_whole_outputs_and_nothing_else(tmp_path: Path, number: signal.Signals) -> None:
     pages = [MadePage([f"Line {line} of a page." for line in range(30)])]
     inputs = [write_pdf(tmp_path / f"{index:03d}.pdf", pages) for index in range(150)]

@@ -131,7 +131,8 @@ def test_what_a_page_teaches_later_ones_is_not_lost(
     """Once the model is in use, pages with a layer are compared with their picture: parts would not know."""
     picture = Image.new("L", (306, 396), 255)
     picture.paste(0, (40, 60, 260, 70))
-    pages = [MadePage([f"This is what page {number} says.", "And a second line of it."]) for number in range(PAGES)]
+    lines = [[f"This is what page {number} says.", "And a second line of it."] for number in range(PAGES)]
+    pages = [MadePage(each, size=(306, 198)) for each in lines]
     if scan_at is not None:
         pages[scan_at] = MadePage(picture=picture)
     book = write_pdf(tmp_path / "book.pdf", pages)

@@ -308,7 +308,9 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize(
+    "name", ["a gigabyte of spaces", pytest.param("millions of rectangles", marks=pytest.mark.slow)]
+)
 def test_packed_pages_end_by_time_or_memory_and_the_service_goes_on(name: str, tmp_path: Path) -> None:
     """A page is parsed inside PDFium, which cannot be interrupted: what bounds it is the process."""
     bomb = BOMBS[name]()

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pytest
 from made_pdfs import MadePage, write_pdf
 from PIL import Image
-from service_checks import LINES, PATIENCE_S, refused, settings, two_pages
+from service_checks import LINES, PATIENCE_S, refused, settings
 
 from apps import cli
 from docvision.page import Document
@@ -28,18 +28,6 @@ from fastapi.testclient import TestClient
 
 from apps.serve.answers import CODES, Refusal, wanted_format
 from apps.serve.app import Options, build
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(build(settings())) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def pdf(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return two_pages(tmp_path_factory.mktemp("pdf"))
-
 
 # Answers
 

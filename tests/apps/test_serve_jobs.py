@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 from hostile_pdfs import endless
-from service_checks import PATIENCE_S, finished, refused, settings, two_pages
+from service_checks import PATIENCE_S, finished, refused, settings
 
 from apps import cli
 
@@ -29,17 +30,6 @@ from apps.serve.app import build
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY, OTHER_KEY = "first-key-of-the-tests", "second-key-of-the-tests"
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(build(settings())) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def pdf(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return two_pages(tmp_path_factory.mktemp("pdf"))
 
 
 # Jobs
@@ -243,7 +233,9 @@ def children(number: int) -> list[int]:
     return [int(text) for text in Path(f"/proc/{number}/task/{number}/children").read_text().split()]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_the_program_serves_and_leaves_nothing(number: signal.Signals, pdf: bytes, tmp_path: Path) -> None:
     """However it ends, in the middle of a document too: no process and no file stays."""
     process, address = start(tmp_path, DOCVISION_API_KEY=KEY)
@@ -270,16 +262,12 @@ def test_the_program_serves_and_leaves_nothing(number: signal.Signals, pdf: byte
         process.communicate()
 
 
-def test_an_address_that_is_taken_is_one_line(tmp_path: Path) -> None:
-    process, address = start(tmp_path)
-    try:
-        port = address.rsplit(":", 1)[1]
-        command = [sys.executable, "-m", "apps.cli", "serve", "--port", port, "--layout", "rules"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-        assert done.returncode == 1 and "cannot be listened at" in done.stderr and "Traceback" not in done.stderr
-    finally:
-        process.terminate()
-        process.communicate()
+def test_an_address_that_is_taken_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.delenv("DOCVISION_API_KEY", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(["serve", "--port", str(port), "--layout", "rules"]) == 1
+    assert f"127.0.0.1:{port} cannot be listened at" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

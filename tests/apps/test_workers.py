@@ -22,7 +22,7 @@ from docvision.page import Document
 from docvision.parse import ParseOptions
 
 ROOT = Path(__file__).resolve().parents[2]
-SHORT_S = 5.0
+SHORT_S = 3.0
 """A limit that a page with a line of text keeps on a busy machine, as the rest of a test's time hangs on it."""
 
 

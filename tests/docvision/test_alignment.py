@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from docvision.alignment import best_path, guide_loss, line_places, table_places, watched
+from docvision.alignment import PLACE_HEAD, TEXT_HEAD, best_path, guide_loss, line_places, table_places, watched
 from docvision.config import load_recipe
 from docvision.encoder import Memory
 from docvision.model import DocVisionModel
@@ -59,8 +59,8 @@ def test_corners_stand_where_their_text_is_and_lone_coordinates_nowhere() -> Non
     assert bool((table_places(torch.tensor([[5, 6]]), v) == -1).all())
 
 
-@pytest.mark.parametrize("columns", [0, 1])
-def test_loss_is_the_surprise_of_the_neighbourhood_and_reaches_the_queries(columns: int) -> None:
+@pytest.mark.parametrize(("head", "columns"), [(TEXT_HEAD, 1), (PLACE_HEAD, 0)])
+def test_loss_is_the_surprise_of_the_neighbourhood_and_reaches_the_queries(head: int, columns: int) -> None:
     torch.manual_seed(5)
     model = DocVisionModel(load_recipe("tiny", ["model.decoder.layers=3"]).model)
     D, heads = model.config.width, model.config.decoder.heads
@@ -71,12 +71,14 @@ def test_loss_is_the_surprise_of_the_neighbourhood_and_reaches_the_queries(colum
     with watched(model.decoder) as seen:
         model.decoder(ids, torch.arange(3), memory)
     assert len(seen) == model.config.decoder.layers - 1
-    loss = guide_loss(seen, memory, torch.tensor([[[-1.0, -1.0], [0.5, 2.0], [0.5, 4.0]]]), columns)
+    loss = guide_loss(seen, memory, torch.tensor([[[-1.0, -1.0], [0.5, 2.0], [0.5, 4.0]]]), head)
     expected = []
     for attention, queries in seen:
-        keys = attention.project_memory(states)[0][0, 0]
+        keys = attention.project_memory(states)[0][0, head]
         weights = (
-            (queries[0, :, : D // heads] @ keys.T / math.sqrt(D // heads)).masked_fill(~mask, -math.inf).softmax(-1)
+            (queries[0, :, head * D // heads : (head + 1) * D // heads] @ keys.T / math.sqrt(D // heads))
+            .masked_fill(~mask, -math.inf)
+            .softmax(-1)
         )
         by_column = weights.view(3, 2, 6).sum(1)
         found = [by_column[t, c - columns : c + columns + 1].sum().log() for t, c in ((1, 2), (2, 4))]

@@ -6,6 +6,7 @@ Models of timm are its own ones for tests, a few hundred thousand weights each.
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from docvision.encoder import VisionEncoder
 from docvision.model import DocVisionModel
 from docvision.train import Job, fit, parameter_groups, train_document
 
-pytest.importorskip("timm")
+pytestmark = pytest.mark.skipif(find_spec("timm") is None, reason="timm is not installed")
 NAMES = ("fcn", "timm/test_resnet", "timm/test_convnext", "timm/test_vit")
 PUBLISHED = "timm/test_resnet.r160_in1k"
 

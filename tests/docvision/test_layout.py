@@ -10,7 +10,7 @@ from typeset_pages import LOREM, parse, texts
 
 from docvision.blocks import join_lines
 from docvision.layout import finish_document, layout_from_layer
-from docvision.page import Block, Box, Page, Word
+from docvision.page import Block, Box, Line, Page, Word
 from docvision.textlayer import TextLayer
 
 
@@ -260,3 +260,21 @@ def test_every_word_has_one_place(tmp_path: Path) -> None:
 
 def test_a_page_without_text_is_empty() -> None:
     assert layout_from_layer(TextLayer(), 100, 100) == ([], [])
+
+
+@pytest.mark.parametrize("askew", [0.0, 0.7, 90.6])
+def test_paragraphs_of_a_crooked_scan_are_not_joined_over_other_blocks(askew: float) -> None:
+    """Every line of such a page has an angle; only what differs from them is turned text in the margin."""
+
+    def block(text: str, top: float, left: float = 40) -> Block:
+        box = Box(left, top, left + 200, top + 12)
+        return Block("text", box, text, [Line(text, box, [Word(text, box, size=12)], angle=askew)], source="model")
+
+    title, other, third = (
+        block("A general catalogue of documents", 20),
+        block("Plan", 60),
+        block("beside a lower one", 200),
+    )
+    page = Page(1, 600, 800, [title, other, third])
+    finish_document([page])
+    assert [item.text for item in page.blocks] == ["A general catalogue of documents", "Plan", "beside a lower one"]

@@ -350,7 +350,7 @@ def learnt() -> DocVisionModel:
         states_BMD=memory.states_BMD.clone().expand(2, -1, -1), mask_BM=memory.mask_BM.clone().expand(2, -1)
     )
     optimiser = torch.optim.AdamW(model.decoder.parameters(), lr=1e-2)
-    for _ in range(120):
+    for _ in range(80):
         hidden = model.decoder(tokens[:, :-1], torch.arange(longest - 1), memory)
         targets = tokens[:, 1:].clone()
         targets[:, 0] = 0

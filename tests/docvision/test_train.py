@@ -112,7 +112,7 @@ def test_one_batch_can_be_learnt_by_heart() -> None:
     batch = line_batch([line_row(text) for text in ("ox", "Añ 1", "x")], trainer.model.vocabulary)
     optimiser = torch.optim.AdamW(trainer.parameters(), lr=5e-3)
     noise = torch.Generator().manual_seed(0)
-    for _ in range(120):
+    for _ in range(100):
         losses = trainer(batch, plan.loss, noise)
         sum(losses.values()).backward()
         optimiser.step()
@@ -145,7 +145,7 @@ def test_structure_maps_of_one_page_can_be_learnt_by_heart() -> None:
     trainer = DocumentTrainer(DocVisionModel(plan.model))
     batch = page_batch([page_row()], (150, 200), np.random.default_rng(0))
     optimiser = torch.optim.AdamW(trainer.parameters(), lr=5e-3)
-    for _ in range(80):
+    for _ in range(40):
         loss = trainer(batch, plan.loss, torch.Generator())["structure"]
         loss.backward()
         optimiser.step()
@@ -277,7 +277,7 @@ def test_the_stream_of_one_table_can_be_learnt_by_heart() -> None:
     )
     optimiser = torch.optim.AdamW(trainer.parameters(), lr=5e-3)
     loss = dataclasses.replace(plan.loss, input_noise=0.0)
-    for _ in range(150):
+    for _ in range(90):
         losses = trainer(batch, loss, torch.Generator())
         sum(losses.values()).backward()
         optimiser.step()

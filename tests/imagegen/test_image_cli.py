@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from PIL import Image
 from apps.images import main
 
 pytest.importorskip("accelerate")
-pytest.importorskip("sklearn")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 SMALL = [
     "tokenizer.widths=[8]", "tokenizer.codes=16", "tokenizer.optim.steps=3", "tokenizer.optim.warmup=1",
     "model.width=32", "model.heads=2", "optim.steps=4", "optim.warmup=1", "batch=8", "data.limit=100",
