@@ -68,7 +68,7 @@ def layout_from_maps(maps: StructureMaps, image: Image.Image) -> list[Block]:
     blocks: list[Block] = []
     height = statistics.median(line.box.height for line in lines) if lines else 0.0
     everything = [*items, *figures, *(Item(t.box, "table") for t in tables)]
-    for leaf in reading_order(everything, GUTTER * height, is_labelled):
+    for leaf in reading_order(everything, GUTTER * height, is_read_across):
         blocks.extend(_blocks(leaf.items if isinstance(leaf, Group) else leaf, tables))
     return blocks
 
@@ -158,6 +158,20 @@ def _edge(profile: NDArray[np.float32], floor: float, shared: bool) -> int:
     if shared and len(profile):
         return int(profile.argmin())
     return len(profile)
+
+
+def is_read_across(group: Group[Item]) -> bool:
+    """Whether what looks like columns is to be read row by row."""
+    return is_labelled(group) or not are_columns(group)
+
+
+def are_columns(group: Group[Item]) -> bool:
+    """Whether lines stand beside something in two rows at least; one wide gap between two words makes no columns."""
+    for index, column in enumerate(group.columns):
+        others = [item.box for later in group.columns[index + 1 :] for item in later]
+        if sum(any(item.box.overlap_y(box) > 0.5 * item.box.height for box in others) for item in column) > 1:
+            return True
+    return False
 
 
 def is_labelled(group: Group[Item]) -> bool:

@@ -128,3 +128,14 @@ def test_components_equal_flood_filling() -> None:
             ys, xs = zip(*piece, strict=True)
             want.append((min(ys), max(ys), min(xs), max(xs)))
         assert components(mask) == sorted(want)
+
+
+def test_one_wide_gap_between_two_words_makes_no_columns() -> None:
+    image = Image.new("L", (WIDTH, HEIGHT), 255)
+    draw = ImageDraw.Draw(image)
+    blocks = [
+        text_block(draw, "text", [text], x, y)
+        for text, x, y in (("( 3 )", 300, 20), ("V", 230, 70), ("Tableau", 300, 70), ("La rue, ad libitum", 100, 120))
+    ]
+    found = layout_from_maps(as_prediction(Page(1, WIDTH, HEIGHT, blocks, pixels=(WIDTH, HEIGHT))), image)
+    assert [round(line.box.x0, -1) for block in found for line in block.lines] == [300, 230, 300, 100]
