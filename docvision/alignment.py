@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,8 @@ TEXT_HEAD, PLACE_HEAD = 0, 1
 """The guided heads: one brings what is written where the next character stands, one where the next corner is."""
 CELL_PIXELS = (16, 8)
 """Height and width of a memory cell."""
+SEATED = (0.3, 0.5)
+"""How loud the head of places starts in the decoder's states, and these in the scores of coordinates."""
 
 
 def best_path(log_probs_BTC: Tensor, labels_BU: Tensor, label_length_B: Tensor, frames_B: Tensor) -> Tensor:
@@ -175,6 +177,50 @@ def brought(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, tokens: i
         weights_BTM = _scores(attention, queries_BSD[:, :tokens], memory, PLACE_HEAD).softmax(-1)
         added.append(F.linear(weights_BTM @ values_BME, attention.out.weight[:, part]))
     return added
+
+
+@torch.no_grad()
+def seat_places(decoder: CausalDecoder, memories: Iterable[Memory]) -> None:
+    """Start the values of the head of places as what tells, of all its few channels can, where a memory cell stands.
+
+    Least squares from the states of cells to the waves of their middle, then the directions that hold most of them
+    (reduced-rank regression).  Left to gradients the values take a thousand steps to find these directions.
+
+    Args:
+        decoder: with a Fourier series for coordinates.
+        memories: of some pictures; as many cells as states have channels are the least.
+
+    Raises:
+        ValueError: the decoder scores coordinates by their embeddings.
+    """
+    if decoder.coordinates is None:
+        raise ValueError("places are seated where model.decoder.waves is above 0")
+    waves_WN, cells, places = decoder.coordinates.waves_WN, [], []
+    for memory in memories:
+        B, (h, w) = len(memory.states_BMD), memory.grid
+        mask_BM = memory.mask_BM if memory.mask_BM.dtype == torch.bool else memory.mask_BM > -math.inf
+        middle = [
+            (torch.arange(count, device=mask_BM.device) * size + size // 2) // COORDINATE_PIXELS
+            for count, size in zip((h, w), CELL_PIXELS, strict=True)
+        ]
+        y_M, x_M = (grid.flatten().clamp(max=waves_WN.shape[1] - 1) for grid in torch.meshgrid(*middle, indexing="ij"))
+        codes_MC = torch.cat([waves_WN[:, x_M], waves_WN[:, y_M]]).T
+        cells.append(memory.states_BMD[mask_BM])
+        places.append(codes_MC.expand(B, -1, -1)[mask_BM])
+    states_ND, codes_NC = torch.cat(cells).float(), torch.cat(places).float()
+    D = states_ND.shape[1]
+    gram_DD = states_ND.T @ states_ND + 0.1 * torch.eye(D, device=states_ND.device)
+    map_DC = torch.linalg.solve(gram_DD, states_ND.T @ codes_NC)
+    fitted_NC = states_ND @ map_DC
+    size = D // decoder.config.heads
+    kept_CE = torch.linalg.eigh(fitted_NC.T @ fitted_NC).eigenvectors[:, -size:]
+    basis_DE = torch.linalg.qr(torch.randn(D, size, device=states_ND.device)).Q
+    for layer in decoder.layers[1:] or decoder.layers:
+        attention = layer.cross_attention
+        part = _channels(attention, D, PLACE_HEAD)
+        attention.key_value.weight[D:][part] = (map_DC @ kept_CE).T
+        attention.out.weight[:, part] = SEATED[0] * basis_DE
+    decoder.coordinates.amplitudes.weight.copy_(SEATED[1] * kept_CE @ basis_DE.T)
 
 
 def _channels(attention: CrossAttention, width: int, head: int) -> slice:

@@ -78,7 +78,7 @@ def save_weights(module: nn.Module, folder: Path, dtype: torch.dtype | None = No
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
 
-def load_weights(module: nn.Module, folder: Path, fresh: str = "methods.") -> None:
+def load_weights(module: nn.Module, folder: Path, fresh: str = "methods.") -> list[str]:
     """Load strictly, but for ``methods.*``: a method's extra weights may be there or not on either side.
 
     Args:
@@ -86,12 +86,16 @@ def load_weights(module: nn.Module, folder: Path, fresh: str = "methods.") -> No
         folder: of a model or a checkpoint.
         fresh: start of the names that the file may lack: they stay as they are.
 
+    Returns:
+        The names that the file lacks.
+
     Raises:
         CheckpointError: damaged file, or names and shapes that do not fit.
     """
     tensors = read_tensors(folder / WEIGHTS)
     own = module.state_dict()
-    missing = [name for name in own if name not in tensors and not name.startswith(("methods.", fresh))]
+    lacking = [name for name in own if name not in tensors]
+    missing = [name for name in lacking if not name.startswith(("methods.", fresh))]
     extra = [name for name in tensors if name not in own and not name.startswith("methods.")]
     wrong = [name for name in own if name in tensors and tensors[name].shape != own[name].shape]
     if missing or extra or wrong:
@@ -99,6 +103,7 @@ def load_weights(module: nn.Module, folder: Path, fresh: str = "methods.") -> No
         told = "; ".join(f"{len(names)} {what} ({names[0]}, ...)" for names, what in parts if names)
         raise CheckpointError(f"{folder / WEIGHTS} does not fit this model: tensors {told}; check {CONFIG}")
     module.load_state_dict({name: value for name, value in tensors.items() if name in own}, strict=False)
+    return lacking
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -26,11 +26,14 @@ import torch
 from torch import Tensor, nn
 
 from docvision import checkpoint, methods
+from docvision.alignment import seat_places
 from docvision.batches import Stream
 from docvision.config import OptimConfig, RecipeError, RunConfig, TrainRecipe, dump_recipe, load_recipe
 from docvision.model import DocVisionModel
 from docvision.objectives import DocumentTrainer, validate_document
 
+SEATING = 30
+"""Batches of tables from which the head of places starts."""
 Objective = Callable[[nn.Module, Any, torch.Generator], dict[str, Tensor]]
 
 
@@ -261,13 +264,14 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
     """Train the document model as the recipe says; weights and curve lie in ``run.out``."""
     torch.manual_seed(recipe.run.seed)
     model = DocVisionModel(recipe.model)
-    plain = replace(
-        recipe.model.encoder, pretrained=False
-    )  # published weights are for the start, not for what is saved
+    # Published weights are for the start, not for what is saved.
+    plain = replace(recipe.model.encoder, pretrained=False)
     model.config = replace(recipe.model, encoder=plain)
     folder = checkpoint.find_model(recipe.run.init) if recipe.run.init else None
+    fresh = model.decoder.coordinates is not None
     if folder:
-        checkpoint.load_weights(model, folder, fresh="decoder.coordinates.")
+        lacking = checkpoint.load_weights(model, folder, fresh="decoder.coordinates.")
+        fresh = any(name.startswith("decoder.coordinates.") for name in lacking)
     for method, options in recipe.model.methods.items():
         methods.attach(model, method, options)  # starts from the core's own layers
     if folder and recipe.model.methods:
@@ -290,6 +294,8 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
         if task.validation:
             held_out[name] = Stream(task, model.vocabulary, 0, task.validation)
     out = Path(recipe.run.out)
+    if fresh and not recipe.optim.encoder and recipe.loss.alignment > 0 and not checkpoint.checkpoints(out):
+        _seat(model, [stream for stream in streams.values() if stream.task.kind == "tables"])
     out.mkdir(parents=True, exist_ok=True)
     dump_recipe(recipe, out / "recipe.yaml")
     job = Job(
@@ -304,6 +310,14 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
     )
     teacher = DocVisionModel.from_pretrained(recipe.loss.teacher).eval() if recipe.loss.teacher else None
     return fit(DocumentTrainer(model, teacher), job, recipe.optim, recipe.run)
+
+
+def _seat(model: DocVisionModel, tables: list[Stream]) -> None:
+    """New weights for coordinates start by least squares, where the features are those that will stay."""
+    batches = [stream.batch(number) for stream in tables for number in range(SEATING)]
+    if batches:
+        with torch.no_grad():
+            seat_places(model.decoder, (model.encoder(batch.pixels_B1HW, batch.size_B2) for batch in batches))
 
 
 def _newest(model: nn.Module, out: Path, job: Job) -> tuple[Path | None, dict[str, int], int]:

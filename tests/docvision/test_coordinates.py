@@ -7,10 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from docvision import checkpoint, methods
+from docvision.alignment import PLACE_HEAD, seat_places
 from docvision.checkpoint import CheckpointError
 from docvision.config import DecoderConfig, EncoderConfig, ModelConfig
 from docvision.decode import Plan, decode, text_prompt
 from docvision.decoder import FourierScores
+from docvision.encoder import Memory, sincos_2d
 from docvision.model import DocVisionModel
 
 PLAIN = ModelConfig(
@@ -84,3 +86,27 @@ def test_drafts_stay_exact(name: str) -> None:
         plain = decode(model, memory, text_prompt(model, 3), Plan(20))
         drafted = decode(model, memory, text_prompt(model, 3), Plan(20, name))
     assert torch.equal(plain.ids, drafted.ids)
+
+
+def test_seated_values_say_where_a_cell_stands() -> None:
+    """Cells hold their place among much else; what the head of places brings from one names it within its size."""
+    torch.manual_seed(0)
+    config = replace(PLAIN, width=64, bins=160, decoder=replace(PLAIN.decoder, waves=16))
+    decoder = DocVisionModel(config).decoder
+    grid = (12, 24)
+
+    def memory(seed: int) -> Memory:
+        noise = 0.05 * torch.randn(1, 12 * 24, 64, generator=torch.Generator().manual_seed(seed))
+        mask = torch.ones(1, 12 * 24, dtype=torch.bool)
+        return Memory(sincos_2d(*grid, 64, noise).flatten(0, 1) + noise, mask, grid, {})
+
+    seat_places(decoder, [memory(seed) for seed in range(6)])
+    attention, states = decoder.layers[-1].cross_attention, memory(9).states_BMD
+    values = attention.project_memory(states)[1][0, PLACE_HEAD]
+    scores = decoder.coordinates(F.linear(values, attention.out.weight[:, 32:64]))
+    x, y = scores[:, :160].argmax(1), scores[:, 160:].argmax(1)
+    row, column = torch.arange(12 * 24) // 24, torch.arange(12 * 24) % 24
+    assert float((x - (8 * column + 4) // 2).abs().float().median()) <= 2
+    assert float((y - (16 * row + 8) // 2).abs().float().median()) <= 4
+    with pytest.raises(ValueError, match="waves"):
+        seat_places(DocVisionModel(PLAIN).decoder, [memory(0)])
