@@ -78,7 +78,8 @@ def score(row: Mapping[str, Any], root: Path, output: str, ended: bool = True, p
         root: folder of the manifest.
         output: Markdown or plain text; "" where the parser failed.
         ended: the parser came to an end by itself, in time.
-        plain: the output is no Markdown, so its signs are text; that of a single line always is.
+        plain: the output is no Markdown, so its signs are text; that of a single line always is. Tables are HTML
+            whoever wrote them.
 
     Raises:
         ValueError: the row's kind has no measure.
@@ -87,10 +88,11 @@ def score(row: Mapping[str, Any], root: Path, output: str, ended: bool = True, p
     kind = row["kind"]
     if kind not in FIGURES:
         raise ValueError(f"no measure for rows of kind {kind!r}: there are measures for {', '.join(FIGURES)}")
-    marked = Marked(output) if plain or kind == "line" else read_marked(output)
+    tables = kind in ("pdf_table", "table_image")
+    marked = Marked(output) if kind == "line" or (plain and not tables) else read_marked(output)
     if kind == "robust":
         return _robust(row, marked, ended)
-    if kind in ("pdf_table", "table_image"):
+    if tables:
         return _tables(row, root, marked.tables)
     if kind == "pdf_text":
         return _document(row, root, marked)

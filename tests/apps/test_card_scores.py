@@ -65,6 +65,7 @@ def test_pipes_and_csv_are_tables_without_spans(tmp_path: Path) -> None:
     figures = rated("pdf_table", tmp_path, pipes, "Name,Value\nalpha,1\n,2\n")
     assert figures == {"teds": 1.0, "s_teds": 1.0, "neighbours": 1.0, "found": 1.0}
     assert rated("pdf_table", tmp_path, TABLE, "Name,Value\nalpha,1\n,2\n")["teds"] == 1.0
+    assert rated("pdf_table", tmp_path, TABLE, TABLE, plain=True)["teds"] == 1.0  # of a parser whose text is plain
 
 
 def test_a_transcript_knows_its_marks_and_its_case(tmp_path: Path) -> None:
