@@ -198,7 +198,7 @@ def seat_places(decoder: CausalDecoder, memories: Iterable[Memory]) -> None:
     waves_WN, cells, places = decoder.coordinates.waves_WN, [], []
     for memory in memories:
         B, (h, w) = len(memory.states_BMD), memory.grid
-        mask_BM = memory.mask_BM if memory.mask_BM.dtype == torch.bool else memory.mask_BM > -math.inf
+        mask_BM = _is_image(memory)
         middle = [
             (torch.arange(count, device=mask_BM.device) * size + size // 2) // COORDINATE_PIXELS
             for count, size in zip((h, w), CELL_PIXELS, strict=True)
@@ -233,5 +233,9 @@ def _scores(attention: CrossAttention, queries_BTD: Tensor, memory: Memory, head
     part = _channels(attention, queries_BTD.shape[-1], head)
     keys_BME = F.linear(memory.states_BMD, attention.key_value.weight[part])
     scores_BTM = queries_BTD[..., part] @ keys_BME.transpose(1, 2) / math.sqrt(keys_BME.shape[-1])
-    mask = memory.mask_BM if memory.mask_BM.dtype == torch.bool else memory.mask_BM > -math.inf
-    return scores_BTM.masked_fill(~mask[:, None], -math.inf)
+    return scores_BTM.masked_fill(~_is_image(memory)[:, None], -math.inf)
+
+
+def _is_image(memory: Memory) -> Tensor:
+    """(B,M) False in the padding, whether the mask is boolean or the bias of a structure prior."""
+    return memory.mask_BM if memory.mask_BM.dtype == torch.bool else memory.mask_BM > -math.inf

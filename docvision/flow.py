@@ -163,8 +163,11 @@ class _Usual(NamedTuple):
 
 
 def _page_angle(page: Page) -> float:
-    angles = Counter(round(line.angle) for block in page.blocks for line in block.lines for _ in line.text)
-    return angles.most_common(1)[0][0] if angles else 0.0
+    angles: Counter[int] = Counter()
+    for block in page.blocks:
+        for line in block.lines:
+            angles[round(line.angle)] += len(line.text)
+    return max(angles, key=angles.__getitem__) if angles.total() else 0.0
 
 
 def _is_float(block: Block, usual: _Usual) -> bool:

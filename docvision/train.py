@@ -275,9 +275,8 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
     for method, options in recipe.model.methods.items():
         methods.attach(model, method, options)  # starts from the core's own layers
     if folder and recipe.model.methods:
-        checkpoint.load_weights(
-            model, folder, fresh="decoder.coordinates."
-        )  # and goes on from its own weights where there are any
+        # and goes on from its own weights where there are any
+        checkpoint.load_weights(model, folder, fresh="decoder.coordinates.")
     if not recipe.optim.core:
         model.requires_grad_(False)
         model.methods.requires_grad_(True)
