@@ -63,7 +63,8 @@ class DecoderConfig:
     """Of the Fourier series that score coordinates, by axis; with 0 their embeddings do."""
 
     def problems(self) -> list[str]:
-        return [] if self.layers > 0 else [f"decoder.layers={self.layers}: at least 1"]
+        found = [] if self.layers > 0 else [f"decoder.layers={self.layers}: at least 1"]
+        return found if self.waves >= 0 else [*found, f"decoder.waves={self.waves}: at least 0"]
 
 
 @dataclass(frozen=True)

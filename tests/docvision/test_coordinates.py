@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from docvision import checkpoint, methods
 from docvision.alignment import PLACE_HEAD, seat_places
 from docvision.checkpoint import CheckpointError
-from docvision.config import DecoderConfig, EncoderConfig, ModelConfig
+from docvision.config import RECIPES, DecoderConfig, EncoderConfig, ModelConfig, RecipeError, load_recipe
 from docvision.decode import Plan, decode, text_prompt
 from docvision.decoder import FourierScores
 from docvision.encoder import Memory, sincos_2d
@@ -110,3 +110,17 @@ def test_seated_values_say_where_a_cell_stands() -> None:
     assert float((y - (16 * row + 8) // 2).abs().float().median()) <= 4
     with pytest.raises(ValueError, match="waves"):
         seat_places(DocVisionModel(PLAIN).decoder, [memory(0)])
+
+
+GOING_ON = sorted(path.stem for path in RECIPES.glob("*.yaml") if "init: docvision-tiny" in path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", GOING_ON)
+def test_recipes_that_go_on_from_the_packaged_model_fit_its_weights(name: str) -> None:
+    folder = checkpoint.find_model("docvision-tiny")
+    assert checkpoint.load_weights(DocVisionModel(load_recipe(name).model), folder) == []
+
+
+def test_negative_waves_are_told() -> None:
+    with pytest.raises(RecipeError, match=r"decoder\.waves=-1"):
+        load_recipe("tiny", ["model.decoder.waves=-1"])
