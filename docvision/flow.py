@@ -133,6 +133,8 @@ def _level_headings(pages: list[Page]) -> None:
 
 def _look(block: Block) -> tuple[float, bool, bool]:
     words = [word for line in block.lines for word in line.words]
+    if not words:
+        return -float(block.level), True, True  # read off a picture: its rank on the page is all there is
     return round(block_size(block)), all(word.bold for word in words), not all(word.italic for word in words)
 
 

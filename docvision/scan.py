@@ -17,11 +17,12 @@ from typing import NamedTuple, Protocol
 
 from PIL import Image
 
-from docvision.blocks import join_lines
+from docvision.blocks import DASH, SENTENCE_END, join_lines
 from docvision.chunks import ground_ink, text_height
 from docvision.images import crop_line, deskew_angle, grey, rotate, rotate_box
 from docvision.ledger import UNREADABLE
 from docvision.page import Block, Box, Dropped, Line, bounding_box
+from docvision.print_looks import sort_by_look
 from docvision.table_readers import rewrite_from_ink
 
 TEXT_HEIGHT = 15.0
@@ -117,6 +118,7 @@ def read_picture(
     scan.blocks = [part for block in scan.blocks for part in _dissolve(block)]
     _drop_unreadable(scan)
     scan.blocks = [item for block in scan.blocks for item in split_items(block)]
+    scan.blocks = sort_by_look(upright.image, scan.blocks)
     for block in scan.blocks:
         fill(block)
     _map_back(scan, upright, image.size)
@@ -241,13 +243,19 @@ def split_items(block: Block) -> list[Block]:
     """A block whose lines turn out to be list items, now that they are read, as one block for each item.
 
     One line that starts with a number may be a sentence; two whose numbers follow each other, or bullets, are a list.
-    A line left of its item's marker is running text again.
+    A dash inside a sentence, or one asterisk (a footnote's), is none.  A line left of its item's marker is running text
+    again.
     """
     if block.kind not in ("text", "list"):
         return [block]
     starts = [_marker(line.text) for line in block.lines]
     numbers = [int(mark.strip("().")) for mark in starts if mark and mark.strip("().").isdigit()]
     counted = any(second == first + 1 for first, second in pairwise(numbers))
+    if starts.count("*") == 1 and block.kind != "list":
+        starts[starts.index("*")] = ""
+    for index, (above, mark) in enumerate(pairwise(starts), 1):
+        if DASH.match(mark) and not above and not SENTENCE_END.search(block.lines[index - 1].text):
+            starts[index] = ""
     blocks: list[Block] = []
     for line, mark in zip(block.lines, starts, strict=True):
         listed = bool(mark) and (counted or block.kind == "list" or not mark.strip("().").isdigit())

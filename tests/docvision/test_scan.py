@@ -183,3 +183,14 @@ def test_numbered_lines_become_items_and_text_left_of_them_ends_the_list() -> No
 def test_a_lone_number_at_the_start_of_a_line_is_no_list(texts: list[str]) -> None:
     block = item_block(texts)
     assert scan.split_items(block) == [block]
+
+
+def test_a_dash_inside_a_sentence_and_one_asterisk_are_no_list() -> None:
+    block = item_block(
+        ["separated on a Varian", "\u2013 QP 5050 with a column", "* corresponding author"], left=[80, 80, 80]
+    )
+    assert scan.split_items(block) == [block]
+    listed = scan.split_items(item_block(["We need:", "\u2013 flour", "\u2013 eggs"], left=[80, 80, 80]))
+    assert [(item.kind, item.marker) for item in listed] == [("text", ""), ("list", "\u2013"), ("list", "\u2013")]
+    stars = scan.split_items(item_block(["* flour", "* eggs"], left=[80, 80]))
+    assert [item.marker for item in stars] == ["*", "*"]
