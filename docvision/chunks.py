@@ -291,19 +291,22 @@ def _cut_lines(box: Box, text: Mask, height: float) -> list[Box]:
 def _collect_marks(words: list[Box], height: float) -> list[Box]:
     """Dots, accents and commas go to the word above or below or beside them; specks alone are left out."""
     large = [box for box in words if box.height >= 0.4 * height]
+    sides_N4 = np.array(large, dtype=np.float64).reshape(-1, 4)
     for mark in (box for box in words if box.height < 0.4 * height):
-        near = [
-            index
-            for index, box in enumerate(large)
-            if box.overlap_x(mark.pad(0.25 * height, 0)) > 0
-            and box.overlap_y(mark.pad(0, 0.3 * height)) > 0
-            and box.union(mark).height < 1.6 * height
-        ]
-        if near:
-            index = min(near, key=lambda i: abs(large[i].center[1] - mark.center[1]))
+        # A dithered picture has tens of thousands of marks: all words are asked at once.
+        low_N2, high_N2 = np.minimum(sides_N4[:, :2], mark[:2]), np.maximum(sides_N4[:, 2:], mark[2:])
+        apart_N2 = np.maximum(sides_N4[:, :2] - mark[2:], mark[:2] - sides_N4[:, 2:])
+        near = np.flatnonzero(
+            (apart_N2 < (0.25 * height, 0.3 * height)).all(1) & (high_N2[:, 1] - low_N2[:, 1] < 1.6 * height)
+        )
+        if len(near):
+            middle_N = (sides_N4[near, 1] + sides_N4[near, 3]) / 2
+            index = int(near[np.abs(middle_N - mark.center[1]).argmin()])
             large[index] = large[index].union(mark)
+            sides_N4[index] = large[index]
         elif mark.width > max(0.3 * height, 1.6 * mark.height):
             large.append(Box(mark.x0, mark.center[1] - 0.35 * height, mark.x1, mark.center[1] + 0.35 * height))
+            sides_N4 = np.vstack([sides_N4, large[-1]])
     return large
 
 

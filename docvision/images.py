@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, ImageOps
 
 from docvision.page import Box
 
@@ -24,6 +24,10 @@ _DESKEW_SIDE = 1000
 """Longer side in pixels at which the angle is searched: text is then about 5 px high, enough for 0.05 degrees."""
 
 _DESKEW_POINTS = 40_000
+DARK = 96
+"""Median level below which a page is light print on dark ground."""
+HALFTONE = 0.02
+"""Share of pixels that differ from all their neighbours from which a picture of two levels is a halftone."""
 
 
 def grey(image: Image.Image) -> Image.Image:
@@ -33,6 +37,32 @@ def grey(image: Image.Image) -> Image.Image:
         paper = Image.new("RGBA", rgba.size, (PAPER, PAPER, PAPER, 255))
         image = Image.alpha_composite(paper, rgba)
     return image if image.mode == "L" else image.convert("L")
+
+
+def eight_bits(image: Image.Image) -> Image.Image:
+    """A grey picture of integers or floats as 8 bits: white is the most that 8, 10, 12, 14 or 16 bits hold, or 1.0."""
+    levels = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0)
+    most = float(levels.max(initial=0.0))
+    white = next((float(2**bits - 1) for bits in (8, 10, 12, 14, 16) if most < 2**bits), most)
+    white = 1.0 if image.mode == "F" and most <= 1.0 else white
+    return Image.fromarray((levels.clip(0, white) * (PAPER / white)).astype(np.uint8))
+
+
+def positive(image: Image.Image) -> Image.Image:
+    """A grey page with dark print: one that is mostly dark (a negative, a screen in dark mode) turned over."""
+    return ImageOps.invert(image) if float(np.median(np.asarray(image))) < DARK else image
+
+
+def smooth_halftone(image: Image.Image) -> Image.Image:
+    """A picture of two levels with the dots of a halftone smoothed to grey; another as it is.
+
+    In a halftone many pixels differ from all four neighbours; in line art and scans less than one in a thousand do.
+    """
+    dark = np.asarray(image) < 128
+    inner = dark[1:-1, 1:-1]
+    sides = dark[:-2, 1:-1], dark[2:, 1:-1], dark[1:-1, :-2], dark[1:-1, 2:]
+    lone = np.logical_and.reduce([inner != side for side in sides])
+    return image.filter(ImageFilter.GaussianBlur(1.5)) if lone.size and lone.mean() > HALFTONE else image
 
 
 def to_float(image: Image.Image) -> NDArray[np.float32]:

@@ -25,6 +25,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from docvision.images import eight_bits, smooth_halftone
 from docvision.pdfium import PDFIUM_LOCK
 from docvision.source import Engine, Source, SourceError, SourcePage, parse_page_range
 from docvision.textlayer import TextLayer, read_layer
@@ -360,9 +361,11 @@ def _sane_dpi(value: object) -> float:
 
 
 def _flat_rgb(image: Image.Image) -> Image.Image:
-    """RGB on white paper; 16-bit greys are scaled, transparency is filled."""
-    if image.mode.startswith("I"):
-        image = image.convert("I").point(lambda value: value / 256).convert("L")
+    """RGB on white paper; greys of more than 8 bits are scaled, dots of a halftone smoothed, transparency is filled."""
+    if image.mode.startswith("I") or image.mode == "F":
+        image = eight_bits(image)
+    elif image.mode == "1":
+        image = smooth_halftone(image.convert("L"))
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         rgba = image.convert("RGBA")
         paper = Image.new("RGBA", rgba.size, "white")

@@ -26,6 +26,9 @@ within a sixth."""
 BOLD = 1.25
 """Thickness of strokes at the same size, as a share of the usual one, from which letters are bold (bold ones have 1.4,
 nine of ten regular ones less than 1.05)."""
+PROSE = ("text", "footnote", "caption", "heading")
+MOST_HEADINGS = 0.4
+"""Share of a page's characters in headings from which the structure maps are not believed: a page has running text."""
 FEWEST_LINES = 4
 """With fewer lines there is no usual look."""
 FEWEST_LETTERS = 3
@@ -65,7 +68,7 @@ def sort_by_look(image: Image.Image, blocks: Sequence[Block]) -> list[Block]:
         image: the page, grey and level.
         blocks: read, boxes in pixels of ``image``.
     """
-    prose = [block for block in blocks if block.kind in ("text", "footnote", "caption", "heading") and block.lines]
+    prose = [block for block in blocks if block.kind in PROSE and block.lines]
     lines = [line for block in prose for line in block.lines]
     if len(lines) < FEWEST_LINES:
         return list(blocks)
@@ -74,9 +77,13 @@ def sort_by_look(image: Image.Image, blocks: Sequence[Block]) -> list[Block]:
     if not usual.height or not usual.stroke:
         return list(blocks)
     pieces = {id(line): _piece(line, look, usual) for line, look in zip(lines, looks, strict=True)}
+    headed = sum(len(line.text) for block in prose if block.kind == "heading" for line in block.lines)
+    doubted = headed > MOST_HEADINGS * sum(len(line.text) for line in lines)
     found: list[Block] = []
     for block in blocks:
-        found += _sorted(block, pieces) if any(block is one for one in prose) else [block]
+        if block.kind == "heading" and doubted:
+            block = replace(block, kind="text", level=0)
+        found += _sorted(block, pieces) if block.kind in PROSE and block.lines else [block]
     return found
 
 

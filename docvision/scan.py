@@ -19,7 +19,7 @@ from PIL import Image
 
 from docvision.blocks import DASH, SENTENCE_END, join_lines
 from docvision.chunks import ground_ink, text_height
-from docvision.images import crop_line, deskew_angle, grey, rotate, rotate_box
+from docvision.images import crop_line, deskew_angle, grey, positive, rotate, rotate_box
 from docvision.ledger import UNREADABLE
 from docvision.page import Block, Box, Dropped, Line, bounding_box
 from docvision.print_looks import sort_by_look
@@ -43,6 +43,8 @@ SHORT_CONFIDENCE = 0.6
 """The same for a line of at most ``SHORT`` characters outside tables: so few are easily seen in a stamp or a speck."""
 TABLE_FILLED = (3, 0.2)
 """Cells that are read, at least, and their share of all: a stamp or a shadow can look like a grid, not be one."""
+HANGING, HANGING_GAP = (0.4, 4.0), 0.6
+"""Line heights: how far the lines of a list item hang in from its marker, and how near they are to the line above."""
 SAMPLE_LINES = 8
 MAX_SIDE = 12_000
 BULLETS = frozenset("-*\u2022\u2023\u25e6\u25aa\u25a0\u25cf\u25cb\u2013\u2014")
@@ -101,7 +103,7 @@ def read_picture(
         free_scale: the resolution is not known, so the text's own height decides.
         table_reader: how tables are read, see table_readers.py.
     """
-    image = grey(image)
+    image = positive(grey(image))
     upright = _look(image, reader, dpi, 0, free_scale)
     if upright.confidence < SURE:
         others = [_look(image, reader, dpi, turn, free_scale) for turn in (90, 180, 270)]
@@ -118,7 +120,8 @@ def read_picture(
     scan.blocks = [part for block in scan.blocks for part in _dissolve(block)]
     _drop_unreadable(scan)
     scan.blocks = [item for block in scan.blocks for item in split_items(block)]
-    scan.blocks = sort_by_look(upright.image, scan.blocks)
+    mark_counted(scan.blocks)
+    scan.blocks = sort_by_look(upright.image, join_hanging(scan.blocks))
     for block in scan.blocks:
         fill(block)
     _map_back(scan, upright, image.size)
@@ -249,7 +252,7 @@ def split_items(block: Block) -> list[Block]:
     if block.kind not in ("text", "list"):
         return [block]
     starts = [_marker(line.text) for line in block.lines]
-    numbers = [int(mark.strip("().")) for mark in starts if mark and mark.strip("().").isdigit()]
+    numbers = [number for mark in starts if (number := _number(mark))]
     counted = any(second == first + 1 for first, second in pairwise(numbers))
     if starts.count("*") == 1 and block.kind != "list":
         starts[starts.index("*")] = ""
@@ -258,7 +261,7 @@ def split_items(block: Block) -> list[Block]:
             starts[index] = ""
     blocks: list[Block] = []
     for line, mark in zip(block.lines, starts, strict=True):
-        listed = bool(mark) and (counted or block.kind == "list" or not mark.strip("().").isdigit())
+        listed = bool(mark) and (counted or block.kind == "list" or not _number(mark))
         last = blocks[-1] if blocks else None
         if listed:
             blocks.append(replace(block, kind="list", lines=[line], marker=mark))
@@ -271,6 +274,41 @@ def split_items(block: Block) -> list[Block]:
     for item in blocks:
         item.box = bounding_box(line.box for line in item.lines)
     return blocks
+
+
+def mark_counted(blocks: Sequence[Block]) -> None:
+    """Make neighbouring blocks list items, in place, where the numbers that they start with follow each other.
+
+    Numbered sections have text between them.
+    """
+    numbers = [_number(_marker(block.lines[0].text)) if block.kind == "text" and block.lines else 0 for block in blocks]
+    for index, (above, here) in enumerate(pairwise(numbers), 1):
+        if above and here == above + 1:
+            for block in blocks[index - 1 : index + 1]:
+                block.kind, block.marker = "list", _marker(block.lines[0].text)
+
+
+def _number(mark: str) -> int:
+    """Of a marker; 0 for a bullet or none."""
+    digits = mark.strip("().")
+    return int(digits) if digits.isdigit() else 0
+
+
+def join_hanging(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks with the lines that hang under a list item, right of its marker and close below, put into the item."""
+    joined: list[Block] = []
+    for block in blocks:
+        item = joined[-1] if joined else None
+        if item is not None and item.marker and block.kind in ("text", "list") and not block.marker and block.lines:
+            first, last = block.lines[0].box, item.lines[-1].box
+            height = min(first.height, last.height)
+            indent = first.x0 - item.lines[0].box.x0
+            if HANGING[0] < indent / height < HANGING[1] and -height < first.y0 - last.y1 < HANGING_GAP * height:
+                item.lines.extend(block.lines)
+                item.box = item.box.union(block.box)
+                continue
+        joined.append(block)
+    return joined
 
 
 def _marker(text: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from docvision import images
+from docvision.images import eight_bits, positive, smooth_halftone
 from docvision.page import Box
 
 ANGLE_TOLERANCE = 0.06
@@ -109,3 +110,37 @@ def test_fit_and_pad() -> None:
     assert padded.size == (208, 64) and padded.getpixel((207, 63)) == 255 and padded.getpixel((199, 49)) == 7
     with pytest.raises(ValueError, match="cannot pad 400 x 100 px to 10 x 10"):
         images.pad(page, 10, 10)
+
+
+def letters() -> Image.Image:
+    image = Image.new("L", (600, 200), 255)
+    for row in range(4):
+        ImageDraw.Draw(image).text(
+            (20, 20 + 45 * row), "Tide tables of the year", fill=20, font=ImageFont.load_default(30)
+        )
+    return image
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [(np.uint16, 1023), (np.uint16, 4095), (np.uint16, 65535), (np.float32, 1.0)]
+)
+def test_pictures_of_more_than_eight_bits_keep_their_greys(kind: type, most: float) -> None:
+    image = letters()
+    deep = Image.fromarray((np.asarray(image, dtype=np.float64) * (most / 255)).astype(kind))
+    assert np.abs(np.asarray(eight_bits(deep), dtype=int) - np.asarray(image)).max() <= 1
+    assert eight_bits(Image.fromarray(np.full((4, 4), np.nan, dtype=np.float32))).getextrema() == (0, 0)
+
+
+def test_a_halftone_is_smoothed_and_line_art_is_not() -> None:
+    image = letters().point(lambda level: 90 + level // 2)
+    dots = image.convert("1").convert("L")
+    near = np.abs(np.asarray(smooth_halftone(dots), dtype=float) - np.asarray(image)).mean()
+    assert near < 0.25 * np.abs(np.asarray(dots, dtype=float) - np.asarray(image)).mean()
+    sharp = letters().point(lambda level: 255 * (level > 127))
+    assert smooth_halftone(sharp) is sharp
+
+
+def test_light_print_on_dark_ground_is_turned_over() -> None:
+    image = letters()
+    assert positive(image) is image
+    assert np.array_equal(np.asarray(positive(ImageOps.invert(image))), np.asarray(image))

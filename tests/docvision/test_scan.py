@@ -194,3 +194,23 @@ def test_a_dash_inside_a_sentence_and_one_asterisk_are_no_list() -> None:
     assert [(item.kind, item.marker) for item in listed] == [("text", ""), ("list", "\u2013"), ("list", "\u2013")]
     stars = scan.split_items(item_block(["* flour", "* eggs"], left=[80, 80]))
     assert [item.marker for item in stars] == ["*", "*"]
+
+
+def test_neighbouring_blocks_with_numbers_in_order_are_items_and_sections_are_not() -> None:
+    blocks = [item_block([text]) for text in ("1. flour", "2. eggs", "and then", "3. sugar")]
+    scan.mark_counted(blocks)
+    assert [(block.kind, block.marker) for block in blocks] == [
+        ("list", "1."), ("list", "2."), ("text", ""), ("text", ""),
+    ]  # fmt: skip
+
+
+def test_lines_that_hang_under_an_item_belong_to_it() -> None:
+    items = scan.split_items(item_block(["\u2022 flour of wheat", "\u2022 eggs"], left=[80, 80]))
+    hanging = Block("text", Box(100, 35, 300, 49), lines=[Line("from the farm", Box(100, 35, 300, 49))])
+    text = Block("text", Box(80, 55, 300, 69), lines=[Line("Mix all this.", Box(80, 55, 300, 69))])
+    far = Block("text", Box(100, 90, 300, 104), lines=[Line("An hour later", Box(100, 90, 300, 104))])
+    found = scan.join_hanging([*items, hanging, text, far])
+    assert [[line.text for line in block.lines] for block in found] == [
+        ["\u2022 flour of wheat"], ["\u2022 eggs", "from the farm"], ["Mix all this."], ["An hour later"],
+    ]  # fmt: skip
+    assert found[1].box.y1 == 49
