@@ -73,6 +73,8 @@ def find(words: Iterable[str], skip: Path | None = None) -> Inputs:
     return found
 
 
+DOCUMENTS = (b"%PDF", b"\x89PNG", b"\xff\xd8\xff", b"II*\0", b"MM\0*", b"RIFF")
+"""How documents that are no lists begin."""
 _KINDS = f"{', '.join(SUFFIXES)} files"
 
 
@@ -92,7 +94,13 @@ def _listed(words: Iterable[str]) -> Iterator[str]:
 
 
 def _lines(data: bytes) -> list[str]:
-    """Paths of a list; the bytes of a path need not be UTF-8."""
+    """Paths of a list; the bytes of a path need not be UTF-8.
+
+    Raises:
+        ValueError: it is a document itself.
+    """
+    if data.startswith(DOCUMENTS):
+        raise ValueError("a document was given where a list of paths is read: save it and name the file")
     parts = data.split(b"\0") if b"\0" in data else [line.strip(b"\r\t ") for line in data.split(b"\n")]
     return [os.fsdecode(part) for part in parts if part]
 

@@ -19,6 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from docvision.hf_kind import HUB_ID
+
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 OPTIMISER = "optimizer.safetensors"
@@ -43,7 +45,7 @@ def find_model(name: str | Path) -> Path:
         return path
     if (PACKAGED / str(name) / CONFIG).is_file():
         return PACKAGED / str(name)
-    if str(name).count("/") == 1 and not path.exists() and not path.is_absolute():
+    if HUB_ID.fullmatch(str(name)) and not path.exists():
         return _from_hub(str(name))
     packaged = sorted(entry.parent.name for entry in PACKAGED.glob(f"*/{CONFIG}"))
     raise CheckpointError(

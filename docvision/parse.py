@@ -31,7 +31,7 @@ from docvision.layout import finish_document
 from docvision.page import Document, Page
 from docvision.pdf import Source, open_source, parse_page_range
 from docvision.scan import ModelUnavailable
-from docvision.source import AnySource, on_disk
+from docvision.source import AnySource, PageSelection, on_disk
 from docvision.steps import Run, one_line
 from docvision.table_join import mark_continued
 from docvision.table_readers import TABLE_READERS
@@ -90,7 +90,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def parse(
     source: AnySource,
     *,
-    pages: str = "",
+    pages: PageSelection = "",
     password: str = "",
     text: str = "auto",
     layout: str = "auto",
@@ -105,7 +105,7 @@ def parse(
 
     Args:
         source: a PDF, PNG, JPEG, WebP or TIFF as its path, its bytes or an open file; or a PIL image.
-        pages: selection such as ``1-5,8,r1``; empty for all.
+        pages: selection such as ``1-5,8,r1``, a number or numbers; empty for all.
         password: opens an encrypted PDF.
         text: ``auto``, ``layer`` or ``model``: where the text is taken from, see the top of this file.
         layout: ``auto`` or ``rules``.
@@ -169,7 +169,7 @@ class DocumentParser:
         self,
         source: AnySource,
         *,
-        pages: str = "",
+        pages: PageSelection = "",
         password: str = "",
         on_page: OnPage | None = None,
         on_progress: OnProgress | None = None,
@@ -207,7 +207,7 @@ class DocumentParser:
         self,
         source: AnySource,
         *,
-        pages: str = "",
+        pages: PageSelection = "",
         password: str = "",
         on_page: OnPage | None = None,
         on_progress: OnProgress | None = None,
@@ -235,7 +235,9 @@ class DocumentParser:
         finally:
             stopped.set()
 
-    async def pages_async(self, source: AnySource, *, pages: str = "", password: str = "") -> AsyncIterator[Page]:
+    async def pages_async(
+        self, source: AnySource, *, pages: PageSelection = "", password: str = ""
+    ) -> AsyncIterator[Page]:
         """:meth:`pages` for ``async for``: each page is read in a thread while the event loop goes on."""
         iterator, stopped = self.pages(source, pages=pages, password=password), threading.Event()
 
@@ -255,7 +257,7 @@ class DocumentParser:
             iterator.close()
             raise
 
-    def pages(self, source: AnySource, *, pages: str = "", password: str = "") -> Generator[Page, None, None]:
+    def pages(self, source: AnySource, *, pages: PageSelection = "", password: str = "") -> Generator[Page, None, None]:
         """Pages one at a time as they are read, each freed when the caller lets go of it.
 
         What only the whole document tells stays open: running headers are not recognised across pages.

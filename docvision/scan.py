@@ -247,7 +247,7 @@ def split_items(block: Block) -> list[Block]:
 
     One line that starts with a number may be a sentence; two whose numbers follow each other, or bullets, are a list.
     A dash inside a sentence, or one asterisk (a footnote's), is none.  A line left of its item's marker is running text
-    again.
+    again, and so is one below it after the end of a sentence.
     """
     if block.kind not in ("text", "list"):
         return [block]
@@ -263,9 +263,12 @@ def split_items(block: Block) -> list[Block]:
     for line, mark in zip(block.lines, starts, strict=True):
         listed = bool(mark) and (counted or block.kind == "list" or not _number(mark))
         last = blocks[-1] if blocks else None
+        indent = (line.box.x0 - last.lines[0].box.x0) / line.box.height if last and last.marker else 0.0
         if listed:
             blocks.append(replace(block, kind="list", lines=[line], marker=mark))
-        elif last is None or (last.marker and line.box.x0 < last.lines[0].box.x0 - 0.5 * line.box.height):
+        elif (
+            last is None or indent < -0.5 or (last.marker and indent < 0.4 and SENTENCE_END.search(last.lines[-1].text))
+        ):
             blocks.append(replace(block, kind="text" if last else block.kind, lines=[line], marker=""))
         else:
             last.lines.append(line)

@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -145,12 +145,16 @@ def on_disk(source: AnySource) -> Iterator[tuple[Path, str]]:
             raise SourceError(error.code, str(error).replace(str(path), name)) from None
 
 
-def parse_page_range(text: str, count: int) -> list[int]:
+PageSelection = str | int | Iterable[int]
+"""See :func:`parse_page_range`."""
+
+
+def parse_page_range(pages: PageSelection, count: int) -> list[int]:
     """Page numbers for a selection like ``1-5,8,r2-r1``.
 
     Args:
-        text: numbers and ranges, separated by commas; ``rN`` is the N-th page from the end, a range may run
-            backwards or lack one end (``3-``), an empty text or ``all`` means every page.
+        pages: numbers and ranges, separated by commas; ``rN`` is the N-th page from the end, a range may run
+            backwards or lack one end (``3-``), an empty text or ``all`` means every page.  Or a number, or numbers.
         count: number of pages of the document.
 
     Returns:
@@ -159,6 +163,13 @@ def parse_page_range(text: str, count: int) -> list[int]:
     Raises:
         SourceError: ``page-out-of-range`` for a page that is not there and for text that is not a selection.
     """
+    if isinstance(pages, str):
+        text = pages
+    else:
+        given = [pages] if isinstance(pages, int) else list(pages)
+        if any(number < 1 for number in given) or not given:
+            raise SourceError("page-out-of-range", f"page selection {pages!r}: pages count from 1")
+        text = ",".join(map(str, given))
     if text.strip().lower() in ("", "all"):
         return list(range(1, count + 1))
     numbers: dict[int, None] = {}

@@ -116,3 +116,9 @@ def test_nothing_to_read(tree: Path) -> None:
     with pytest.raises(ValueError, match="empty holds no document"):
         names("empty")
     assert [problem.code for problem in inputs.find(["empty", "in"]).problems] == ["empty"]
+
+
+def test_a_document_is_no_list(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"%PDF-1.4\n1 0 obj\n<<>>\nendobj\n")))
+    with pytest.raises(ValueError, match="a document was given where a list of paths is read"):
+        names("-")

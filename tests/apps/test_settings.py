@@ -19,6 +19,7 @@ from made_pdfs import MadePage, write_pdf
 from apps import cli, models, settings
 from apps.settings_examples import EXAMPLES
 from docvision import checkpoint
+from docvision.hf_kind import is_vlm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -237,3 +238,10 @@ def test_examples_of_the_help_run(line: str, tmp_path: Path, monkeypatch: pytest
         return
     assert run(command, *words) == (3 if command == "diff" else 0)
     assert bool(asked) == (command == "train")
+
+
+@pytest.mark.parametrize("name", ["./missing", "some/", "../a", ".hidden/model"])
+def test_paths_are_no_hub_ids(name: str) -> None:
+    assert not is_vlm(name)
+    with pytest.raises(checkpoint.CheckpointError, match="no model"):
+        checkpoint.find_model(name)

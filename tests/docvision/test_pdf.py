@@ -275,3 +275,12 @@ def test_bad_page_selections(selection: str) -> None:
     with pytest.raises(SourceError) as caught:
         parse_page_range(selection, 10)
     assert caught.value.code == "page-out-of-range"
+
+
+def test_pages_may_be_numbers() -> None:
+    assert parse_page_range(2, 5) == [2]
+    assert parse_page_range([4, 2, 4], 5) == [4, 2]
+    assert parse_page_range(range(1, 4), 5) == [1, 2, 3]
+    for wrong in (0, -1, [], [1, 0], [9]):
+        with pytest.raises(SourceError, match="page"):
+            parse_page_range(wrong, 5)
