@@ -14,7 +14,9 @@ import typer
 from apps.arguments import LAYOUT, TABLE_READERS, UsageError, one_of
 from apps.console import FAILED, PARTIAL, Debug, missing, say, show
 
-bench = typer.Typer(help="Compare parsers on the same documents: quality and speed.", rich_markup_mode=None)
+bench = typer.Typer(
+    help="Compare parsers on the same documents: quality and speed.", no_args_is_help=True, rich_markup_mode=None
+)
 Engines = Annotated[
     list[str], typer.Option("--engine", help="A parser, docvision or an installed peer; give it several times.")
 ]

@@ -58,7 +58,10 @@ def run(
         say(interrupted, program)
         return INTERRUPTED
     except UsageError as error:
-        say(error.format_message(), program)
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help, in many lines
+            print(error.format_message(), file=sys.stderr)
+        else:
+            say(error.format_message(), program)
         return USAGE
     except ClickException as error:
         say(error.format_message(), program)

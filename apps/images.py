@@ -26,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-bench = typer.Typer(help="Compare training with and without MTAR's aids.", rich_markup_mode=None)
+bench = typer.Typer(help="Compare training with and without MTAR's aids.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bench, name="bench")
 Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or the path of its YAML file.")]
 Overrides = Annotated[
