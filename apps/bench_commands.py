@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from apps.arguments import LAYOUT, TABLE_READERS, UsageError, one_of
+from apps.arguments import LAYOUT, UsageError, one_of
 from apps.console import FAILED, PARTIAL, Debug, missing, say, show
 
 bench = typer.Typer(
@@ -89,7 +88,7 @@ def bench_scorecard(
     from apps.outputs import write_atomic
     from apps.peers import PEERS
 
-    names = [one_of(name, tuple(PEERS), "--peers") for name in _parts(peers)]
+    names = [one_of(name, tuple(PEERS), "--peers") for name in parts(peers)]
     wish = scorecard.Wish(folder, only or (), names, limit, cache, time_limit)
     if peers_python is not None:
         wish = replace(wish, peers_python=str(peers_python.absolute()))
@@ -120,7 +119,7 @@ def bench_confidence(
     from apps.bench import table
     from apps.outputs import write_atomic
 
-    risks = [_share(part, "--risk") for part in _parts(risk)]
+    risks = [_share(part, "--risk") for part in parts(risk)]
     lines = benchmarks.read(source, limit, model)
     bins, kept = benchmarks.bins(lines), [benchmarks.kept(lines, value) for value in risks]
     show(table(bins))
@@ -185,98 +184,6 @@ def bench_data(
     show(table(benchmarks.speed(loaded, count, workers)))
 
 
-@bench.command("tables")
-def bench_tables(
-    manifest: Annotated[Path, typer.Argument(metavar="MANIFEST", exists=True, dir_okay=False, help="JSON lines.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for a folder of predictions for each engine.")],
-    engine: Annotated[
-        list[str] | None, typer.Option("--engine", help="Give it several times.", show_default="all")
-    ] = None,
-    kinds: Annotated[str, typer.Option(help="pdf_table, table_image or both.")] = "pdf_table,table_image",
-    scorer: Annotated[
-        Path | None, typer.Option(help="The benchmark's scorer.", show_default="score.py beside MANIFEST")
-    ] = None,
-    model: Annotated[
-        str, typer.Option(help="Of docvision, crops and stream: packaged name, folder, or hub id.")
-    ] = "docvision-tiny",
-    debug: Debug = False,
-) -> None:
-    """Compare table extractors: predictions, then the benchmark's scores in one table."""
-    from apps import bench_tables as benchmarks
-
-    names = [one_of(name, tuple(benchmarks.TABLE_ENGINES), "--engine") for name in dict.fromkeys(engine or ())]
-    chosen = [kind.strip() for kind in kinds.split(",") if kind.strip()]
-    found = benchmarks.compare(manifest, out, names, chosen, scorer, say, model)
-    for reason in found.missing.values():
-        say(f"{reason}; skipped")
-    show(benchmarks.markdown(found.rows).rstrip("\n"))
-    if found.missing:
-        raise typer.Exit(PARTIAL if found.rows else FAILED)
-
-
-@bench.command("table-speed")
-def bench_table_speed(
-    sizes: Annotated[str, typer.Option(help="Rows x columns of the tables.")] = "5x5,10x8,30x15",
-    rounds: Annotated[int, typer.Option(min=1, help="Of which the median is taken.")] = 3,
-    model: Annotated[str, typer.Option(help="Packaged name, folder, or hub id.")] = "docvision-tiny",
-    device: Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")] = "cpu",
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write all figures there.")] = None,
-    debug: Debug = False,
-) -> None:
-    """Time one table of each size by every table reader.
-
-    Prints seconds, and how they grow with the number of cells.
-    """
-    try:
-        from apps import bench_table_speed as benchmarks
-        from apps.bench import table
-    except ImportError as error:
-        raise missing(error, "data") from None
-    from docvision.model import DocVisionModel
-
-    chosen = []
-    for part in _parts(sizes):
-        found = re.fullmatch(r"(\d+)x(\d+)", part)
-        if not found or not all(1 <= int(number) <= 60 for number in found.groups()):
-            raise UsageError(f"--sizes {part!r}: rows x columns, each from 1 to 60, such as 10x8")
-        chosen.append((int(found[1]), int(found[2])))
-    report = benchmarks.measure(DocVisionModel.from_pretrained(model, device), chosen, rounds)
-    show(table([{key: row[key] for key in benchmarks.SHOWN} for row in report["rows"]]))
-    if len(chosen) > 1:
-        show("time grows with cells to the power of " + ", ".join(f"{k} {v}" for k, v in report["growth"].items()))
-    if json_out is not None:
-        json_out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-
-
-@bench.command("table-boxes")
-def bench_table_boxes(
-    files: Annotated[list[str], typer.Argument(metavar="FILE[:PAGE]...", help="Documents, with the page to show.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="JPEG to write.")],
-    picture: Annotated[
-        list[str] | None, typer.Option(metavar="FILE[:PAGE]", help="Read it from its picture; give it several times.")
-    ] = None,
-    table_reader: Annotated[str, typer.Option(help="maps, crops or stream.")] = "maps",
-    model: Annotated[str, typer.Option(help="Packaged name, folder, or hub id.")] = "docvision-tiny",
-    debug: Debug = False,
-) -> None:
-    """Draw the boxes of cells and texts over tables, side by side in one picture."""
-    from apps import bench_table_boxes as boxes
-    from apps.outputs import write_atomic
-    from docvision.parse import DocumentParser, ParseOptions
-
-    one_of(table_reader, TABLE_READERS, "--table-reader")
-    parser = DocumentParser(ParseOptions(model=model, table_reader=table_reader))
-    drawn = boxes.draw_tables(parser, [_place(given) for given in files])
-    drawn += boxes.draw_tables(parser.with_options(text="model"), [_place(given) for given in picture or ()])
-    write_atomic(out, [boxes.contact_picture(drawn)])
-
-
-def _place(given: str) -> tuple[Path, int]:
-    """A file and its page, 1 where none is named."""
-    path, _, page = given.rpartition(":")
-    return (Path(path), int(page)) if path and page.isdigit() else (Path(given), 1)
-
-
 @bench.command("decode")
 def bench_decode(
     methods: Annotated[
@@ -318,10 +225,10 @@ def bench_decode(
 
     loaded = DocVisionModel.from_pretrained(model, device)
     try:
-        sizes = [_whole(part, "--batch") for part in _parts(batch)]
-        names = benchmarks.crossed(_parts(methods or ",".join(["ctc", "textlayer", *loaded.methods])), _parts(accept))
+        sizes = [whole(part, "--batch") for part in parts(batch)]
+        names = benchmarks.crossed(parts(methods or ",".join(["ctc", "textlayer", *loaded.methods])), parts(accept))
         bounds = Bounds(limit, max_width, max_cells)
-        report = benchmarks.bench(loaded, names, data or (), _parts(tasks), sizes, bounds, tokens)
+        report = benchmarks.bench(loaded, names, data or (), parts(tasks), sizes, bounds, tokens)
     except ValueError as error:
         raise UsageError(str(error)) from None
     show(table([{key: row[key] for key in benchmarks.SHOWN} for row in report["rows"]]))
@@ -331,11 +238,11 @@ def bench_decode(
         plot.write_text(benchmarks.plot(report["rows"]), encoding="utf-8")
 
 
-def _parts(text: str) -> list[str]:
+def parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _whole(text: str, option: str) -> int:
+def whole(text: str, option: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"{option} {text!r}: whole numbers from 1, such as 1,8,32")
     return int(text)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from apps.arguments import LAYOUT, UsageError, one_of
-from apps.bench_commands import bench
+from apps.bench_table_commands import bench
 from apps.console import Debug, missing, show
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Documents.")]
@@ -67,11 +67,11 @@ def bench_scale(
     """
     from apps import bench_scale as benchmarks
     from apps.bench import table
-    from apps.bench_commands import _parts, _whole
+    from apps.bench_commands import parts, whole
     from docvision.parse import ParseOptions
 
     one_of(layout, LAYOUT, "--layout")
-    numbers = [_whole(part, "--cores") for part in _parts(cores)]
+    numbers = [whole(part, "--cores") for part in parts(cores)]
     measured = benchmarks.measure(files, ParseOptions(layout=layout))
     cluster = benchmarks.Cluster(start=start, files=files_per_s, price=price)
     rows = benchmarks.table(measured, cluster, numbers, pages, length, 2, ratio)

@@ -36,6 +36,8 @@ LONG = 10.0
 """Line heights; no text is a stroke without gaps of such a length over most of the picture."""
 FLANK = 3
 """Pixels beside a rule that are paper."""
+FRAMED = 10
+"""Pieces of ink inside a piece that is no letter then."""
 NOISE = 4.0
 """Standard deviations of the ground's noise that are no ink."""
 
@@ -118,7 +120,7 @@ def text_height(ink: Mask) -> float:
     what the box of a whole line is high within an eighth.
     """
     sizes = [box for box in boxes_of(ink) if box.height >= 4 and box.width < 8 * box.height < 64 * box.width]
-    heights = np.sort([box.height for box in sizes])
+    heights = np.sort([box.height for box in _without_frames(sizes)])
     if len(heights) < 5:
         return 0.0
     # Weighed by height, since specks and dots may be many.
@@ -126,6 +128,19 @@ def text_height(ink: Mask) -> float:
     typical = heights[np.searchsorted(total, 0.5 * total[-1])]
     letters = heights[(heights > 0.4 * typical) & (heights < 2.2 * typical)]
     return 1.03 * float(np.percentile(letters, 80))
+
+
+def _without_frames(boxes: list[Box]) -> list[Box]:
+    """Boxes without those that hold several others: a net of lines or a chart outweighs all letters of a page."""
+    sides_N4 = np.array(boxes, dtype=np.float64).reshape(-1, 4)
+    middles_N2 = (sides_N4[:, :2] + sides_N4[:, 2:]) / 2
+    large = 6 * np.median(sides_N4[:, 3] - sides_N4[:, 1]) if boxes else 0.0
+
+    def is_frame(box: Box) -> bool:
+        held = ((middles_N2 > box[:2]) & (middles_N2 < box[2:])).all(1)
+        return int(held.sum()) > FRAMED
+
+    return [box for box in boxes if box.height < large or not is_frame(box)]
 
 
 def find_rules(ink: Mask, height: float) -> Rules:

@@ -69,15 +69,15 @@ def find_lattices(words: list[Word], ruling: Ruling) -> list[FoundTable]:
     if len(ruling.across) + len(ruling.upright) > MAX_LINES:
         return []
     found = []
-    for across, upright in _nets(ruling):
+    for across, upright in find_nets(ruling):
         table = _lattice_table(words, across, upright)
         if table is not None:
             found.append(table)
     return found
 
 
-def _nets(ruling: Ruling) -> list[tuple[list[Box], list[Box]]]:
-    """Connected sets of crossing lines."""
+def find_nets(ruling: Ruling, snap: float = SNAP) -> list[tuple[list[Box], list[Box]]]:
+    """Connected sets of crossing lines, level and upright ones; ends within ``snap`` of a line touch it."""
     count = len(ruling.across)
     parent = list(range(count + len(ruling.upright)))
 
@@ -88,7 +88,7 @@ def _nets(ruling: Ruling) -> list[tuple[list[Box], list[Box]]]:
         return index
 
     for i, line in enumerate(ruling.across):
-        reach = line.pad(SNAP)
+        reach = line.pad(snap)
         for j, other in enumerate(ruling.upright):
             if reach.x0 <= other.x1 and other.x0 <= reach.x1 and reach.y0 <= other.y1 and other.y0 <= reach.y1:
                 parent[root(i)] = root(count + j)
@@ -116,21 +116,10 @@ def _lattice_table(words: list[Word], across: list[Box], upright: list[Box]) -> 
     inside = [word for word in words if outer.contains(*word.box.center)]
     if not inside:
         return None
-    xs = _cluster([line.center[0] for line in upright])
-    ys = _cluster([line.center[1] for line in across])
-    # A table may be open at its sides: the horizontal lines then end where the outer columns end.
-    left, right = min(line.x0 for line in across), max(line.x1 for line in across)
-    if xs[0] - left > 8 and any(word.box.center[0] < xs[0] for word in inside):
-        xs.insert(0, left)
-    if right - xs[-1] > 8 and any(word.box.center[0] > xs[-1] for word in inside):
-        xs.append(right)
-    top, bottom = min(line.y0 for line in upright), max(line.y1 for line in upright)
-    if ys[0] - top > 6 and any(word.box.center[1] < ys[0] for word in inside):
-        ys.insert(0, top)
-    if bottom - ys[-1] > 6 and any(word.box.center[1] > ys[-1] for word in inside):
-        ys.append(bottom)
-    if len(xs) < 3 or len(ys) < 2:
+    edges = net_edges([word.box.center for word in inside], across, upright)
+    if edges is None:
         return None
+    xs, ys = edges
     grid = LatticeGrid(xs, ys, across, upright)
     cells = grid.cells()
     if len(cells) < 3 or len(cells) > 20_000:
@@ -146,6 +135,36 @@ def _lattice_table(words: list[Word], across: list[Box], upright: list[Box]) -> 
     inside = [word for word in words if box.contains(*word.box.center)]
     refined = _refine(grid, cells, inside)
     return None if refined is None else FoundTable(box, refined, inside)
+
+
+def net_edges(
+    middles: list[tuple[float, float]], across: list[Box], upright: list[Box], snap: float = SNAP
+) -> tuple[list[float], list[float]] | None:
+    """Borders of the columns and rows of a net, its open sides closed where text stands beyond the last line.
+
+    Args:
+        middles: of the text.
+        across: level lines.
+        upright: upright lines.
+        snap: how near lines are one.
+
+    Returns:
+        x and y in order; None where there are not two columns.
+    """
+    xs = _cluster([line.center[0] for line in upright], snap)
+    ys = _cluster([line.center[1] for line in across], snap)
+    # A table may be open at its sides: the horizontal lines then end where the outer columns end.
+    left, right = min(line.x0 for line in across), max(line.x1 for line in across)
+    if xs[0] - left > 8 and any(x < xs[0] for x, _ in middles):
+        xs.insert(0, left)
+    if right - xs[-1] > 8 and any(x > xs[-1] for x, _ in middles):
+        xs.append(right)
+    top, bottom = min(line.y0 for line in upright), max(line.y1 for line in upright)
+    if ys[0] - top > 6 and any(y < ys[0] for _, y in middles):
+        ys.insert(0, top)
+    if bottom - ys[-1] > 6 and any(y > ys[-1] for _, y in middles):
+        ys.append(bottom)
+    return (xs, ys) if len(xs) > 2 and len(ys) > 1 else None
 
 
 def _is_title_row(cells: list[tuple[int, int, int, int]], xs: list[float], ys: list[float], words: list[Word]) -> bool:
@@ -164,6 +183,7 @@ class LatticeGrid:
     ys: list[float]
     across: list[Box]
     upright: list[Box]
+    snap: float = SNAP
 
     def cells(self) -> list[tuple[int, int, int, int]]:
         """(row, column, row span, column span) of each mesh, row by row."""
@@ -203,7 +223,7 @@ class LatticeGrid:
         covered = sum(
             max(0.0, min(bottom, line.y1) - max(top, line.y0))
             for line in self.upright
-            if abs(line.center[0] - x) <= SNAP
+            if abs(line.center[0] - x) <= self.snap
         )
         return covered >= 0.55 * (bottom - top)
 
@@ -212,7 +232,7 @@ class LatticeGrid:
         covered = sum(
             max(0.0, min(right, line.x1) - max(left, line.x0))
             for line in self.across
-            if abs(line.center[1] - y) <= SNAP
+            if abs(line.center[1] - y) <= self.snap
         )
         return covered >= 0.55 * (right - left)
 

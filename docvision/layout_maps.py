@@ -20,8 +20,9 @@ from docvision.chunks import components, ground_ink, text_height
 from docvision.columns import Group, reading_order
 from docvision.images import ink_mask
 from docvision.line_pieces import GUTTER, Item, whole_lines
-from docvision.map_tables import read_table
+from docvision.map_tables import read_net, read_table
 from docvision.maps import CLASSES
+from docvision.net_tables import find_net_boxes
 from docvision.page import Block, BlockKind, Box, Line, bounding_box
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 CELL = 8
 LINE_THRESHOLD = 0.4
+LEAST_HEIGHT = 15.0
+"""Pixels; height of the lines whose ground is measured, at least."""
 MIN_REGION = 12
 """Cells of the smallest table or figure."""
 ALL_TABLE = (0.3, 0.6)
@@ -55,7 +58,8 @@ def layout_from_maps(maps: StructureMaps, image: Image.Image) -> list[Block]:
     ink = ink_mask(image)
     classes = maps.block.argmax(0)
     lines = find_lines(maps, ink)
-    tables = find_tables(maps, image, lines)
+    nets = find_net_boxes(ink, statistics.median(line.box.height for line in lines)) if lines else []
+    tables = find_tables(maps, image, lines, nets)
     figures = [
         Item(box, "figure")
         for box in regions(classes == FIGURE)
@@ -196,24 +200,49 @@ def regions(mask: NDArray[np.bool_]) -> list[Box]:
     return [box for box in found if not any(box != other and box.coverage(other) > 0.8 for other in found)]
 
 
-def find_tables(maps: StructureMaps, image: Image.Image, lines: Sequence[Item]) -> list[Block]:
-    """Tables with their cells and the lines in them, still without text."""
+def find_tables(
+    maps: StructureMaps, image: Image.Image, lines: Sequence[Item], nets: Sequence[Box] = ()
+) -> list[Block]:
+    """Tables with their cells and the lines in them, still without text.
+
+    Args:
+        maps: of the picture.
+        image: the picture.
+        lines: of text on it.
+        nets: boxes around nets of drawn lines, which are tables where their meshes hold text.
+    """
     classes = maps.block.argmax(0)
     printed = int((classes > 0).sum())
     share = int((classes == TABLE).sum()) / printed if printed else 0.0
     areas = _table_areas(classes, image, lines)
-    if share <= ALL_TABLE[0] and not areas:
+    if share <= ALL_TABLE[0] and not areas and not nets:
         return []  # most pages; measuring their ink takes a tenth of the time of a page
-    ink = ground_ink(image)
+    usual = statistics.median(line.box.height for line in lines) if lines else 0.0
+    ink = ground_ink(image, max(usual, LEAST_HEIGHT))
     height = text_height(ink)
     if height == 0.0:
         return []
-    if share > ALL_TABLE[0]:
+    drawn = [table for box in nets if (table := read_net(box.pad(CELL).clip(*image.size), ink, height)) is not None]
+    if share > ALL_TABLE[0] and not drawn:
         whole = read_table(_whole(maps, image, lines), ink, maps, height)
         if whole is not None and (share > ALL_TABLE[1] or is_tabular(whole)):
             return [whole]
-    found = [read_table(area, ink, maps, height) for area in areas]
-    return [block for block in found if block is not None and block.table is not None and block.table.rows > 1]
+    # What the maps found of a net, or around it, is that net.
+    areas = [area for area in areas if not any(_overlap(area, net.box) for net in drawn)]
+    found = [*drawn, *(read_table(area, ink, maps, height) for area in areas)]
+    return [block for block in found if block is not None and sum(count > 1 for count in _filled(block)) > 1]
+
+
+def _filled(block: Block) -> list[int]:
+    """How many cells of each row of a table have text."""
+    table = block.table
+    if table is None:
+        return []
+    return [sum(cell.row == row and cell.text_box is not None for cell in table.cells) for row in range(table.rows)]
+
+
+def _overlap(area: Box, net: Box) -> bool:
+    return max(area.coverage(net), net.coverage(area)) > 0.5
 
 
 def _table_areas(classes: NDArray[np.int64], image: Image.Image, lines: Sequence[Item]) -> list[Box]:
@@ -249,7 +278,7 @@ def is_tabular(block: Block) -> bool:
     table = block.table
     if table is None or table.rows < 2:
         return False
-    filled = [sum(cell.row == row and cell.text_box is not None for cell in table.cells) for row in range(table.rows)]
+    filled = _filled(block)
     widths = sorted(line.box.width for line in block.lines)
     return sum(count > 1 for count in filled) >= 0.5 * table.rows and widths[len(widths) // 2] < 0.45 * block.box.width
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from docvision.chunks import Mask, Rules, find_chunks, find_rules, text_lines
 from docvision.map_cells import Grid, Span, band_edges, find_cells, header_rows, inside_span
+from docvision.net_tables import net_grid
 from docvision.page import Block, Box, Cell, Line, Table, bounding_box
 from docvision.separators import Evidence, Interval, SeparatorMaps, turn
 
@@ -38,9 +39,7 @@ def read_table(area: Box, ink: Mask, maps: SeparatorMaps | None, height: float) 
     Returns:
         A table block whose cells have boxes and whose lines have no text yet; None where there are not two columns.
     """
-    held = np.zeros_like(ink)
-    part = slice(max(0, int(area.y0)), int(area.y1) + 1), slice(max(0, int(area.x0)), int(area.x1) + 1)
-    held[part] = ink[part]
+    held = _within(area, ink)
     rules = find_rules(held, height)
     rows, columns = _evidence(maps, rules)
     if maps is not None:
@@ -55,6 +54,9 @@ def read_table(area: Box, ink: Mask, maps: SeparatorMaps | None, height: float) 
     chunks = find_chunks(text, height, parted, rules.upright)
     if len(chunks) < 2:
         return None
+    net = net_grid(chunks, rules, height)
+    if net is not None:
+        return _block(*net, rules, height)
     inner = without_prose(area, chunks, height)
     if inner.height < area.height - height:
         return read_table(inner, ink, maps, height)
@@ -66,6 +68,22 @@ def read_table(area: Box, ink: Mask, maps: SeparatorMaps | None, height: float) 
     grid.places = [_place(chunk, grid) for chunk in chunks]
     cells = find_cells(grid, rows, columns, height)
     return _block(grid, cells, rules, height)
+
+
+def read_net(area: Box, ink: Mask, height: float) -> Block | None:
+    """The table in a part of a picture where it is drawn as a net, see :func:`read_table`; None where it is not."""
+    held = _within(area, ink)
+    rules = find_rules(held, height)
+    net = net_grid(find_chunks(held & ~rules.mask, height, lambda gap: False, rules.upright), rules, height)
+    return _block(*net, rules, height) if net is not None else None
+
+
+def _within(area: Box, ink: Mask) -> Mask:
+    """The ink of a part, white around it."""
+    held = np.zeros_like(ink)
+    part = slice(max(0, int(area.y0)), int(area.y1) + 1), slice(max(0, int(area.x0)), int(area.x1) + 1)
+    held[part] = ink[part]
+    return held
 
 
 def without_prose(area: Box, chunks: list[Box], height: float) -> Box:

@@ -23,6 +23,7 @@ from docvision.images import crop_line, deskew_angle, grey, positive, rotate, ro
 from docvision.ledger import UNREADABLE
 from docvision.page import Block, Box, Dropped, Line, bounding_box
 from docvision.print_looks import sort_by_look
+from docvision.scan_tables import Keep, find_read_tables
 from docvision.table_readers import rewrite_from_ink
 
 TEXT_HEIGHT = 15.0
@@ -119,6 +120,8 @@ def read_picture(
     # The lines of a grid that is none are held to the measure of other lines.
     scan.blocks = [part for block in scan.blocks for part in _dissolve(block)]
     _drop_unreadable(scan)
+    keep: Keep = "all" if table_reader != "maps" else "alone" if free_scale else "none"
+    scan.blocks = find_read_tables(upright.image, scan.blocks, keep)
     scan.blocks = [item for block in scan.blocks for item in split_items(block)]
     mark_counted(scan.blocks)
     scan.blocks = sort_by_look(upright.image, join_hanging(scan.blocks))
