@@ -52,6 +52,13 @@ def check_model(model: str, device: str) -> None:
         close = difflib.get_close_matches(model, packaged, n=1)
         hint = f"did you mean {close[0]}?" if close else f"packaged: {', '.join(packaged)}; else a folder or a hub id."
         raise typer.BadParameter(f"there is no model {model!r}; {hint}", param_hint="--model")
+    if hub and model not in packaged:
+        from docvision.checkpoint import CheckpointError, find_model
+
+        try:
+            find_model(model)
+        except CheckpointError as error:
+            raise typer.BadParameter(str(error), param_hint="--model") from None
     if device == "cpu":
         return
     import torch

@@ -94,7 +94,7 @@ def _listed(words: Iterable[str]) -> Iterator[str]:
 
 
 def _lines(data: bytes) -> list[str]:
-    """Paths of a list; the bytes of a path need not be UTF-8.
+    """Paths of a list without its comments (# and no file of that name); the bytes of a path need not be UTF-8.
 
     Raises:
         ValueError: it is a document itself.
@@ -102,7 +102,8 @@ def _lines(data: bytes) -> list[str]:
     if data.startswith(DOCUMENTS):
         raise ValueError("a document was given where a list of paths is read: save it and name the file")
     parts = data.split(b"\0") if b"\0" in data else [line.strip(b"\r\t ") for line in data.split(b"\n")]
-    return [os.fsdecode(part) for part in parts if part]
+    names = [os.fsdecode(part) for part in parts if part]
+    return [name for name in names if not name.startswith("#") or os.path.lexists(name)]
 
 
 def _matches(word: str) -> Iterator[tuple[Path, Path | None]]:

@@ -17,7 +17,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import TypeAdapter
 
@@ -57,6 +57,8 @@ def to_markdown(
         images: pictures that were written for figure blocks; a figure without one is not shown.
         anchors: begin each page with ``<a id="page-3"></a>``, for links to it.
     """
+    if tables not in get_args(TableStyle):
+        raise ValueError(f"tables={tables!r}: one of {', '.join(get_args(TableStyle))}")
     waiting = [page.number for page in document.pages] if anchors else []
     parts: list[tuple[str, str]] = []
     items = _ListItems()

@@ -254,7 +254,7 @@ class Page:
         return [word for block in self.blocks for line in block.lines for word in line.words]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Document:
     """A parsed source: pages in order, and how they came about."""
 
@@ -265,6 +265,10 @@ class Document:
     """Options and model that made this document, as text."""
     warnings: list[str] = field(default_factory=list)
     schema_version: Literal["1"] = SCHEMA_VERSION
+
+    def __repr__(self) -> str:
+        count = len(self.pages)
+        return f"Document({self.source!r}, {count} page{'s' if count != 1 else ''}, {self.status})"
 
     @property
     def status(self) -> Status:

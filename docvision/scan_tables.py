@@ -30,6 +30,8 @@ BODY = 10.0
 SAME = (0.8, 1.25)
 """Heights of lines, as shares of the usual one, that are its font size: lines without descenders are lower."""
 FEWEST_LINES = 4
+FEWEST_ROWS = 3
+"""Of a table that the maps did not see: in two lines of a paragraph gaps lie below each other by chance."""
 FINE = 20.0
 """Pixels; lines of this height are as good as higher ones and cost less, lower ones lose thin rules."""
 ASTRAY = 0.1
@@ -143,7 +145,7 @@ class _Sheet:
         tables = [
             (part, {id(word) for word in inside})
             for part, inside in found
-            if part.table is not None and part.table.rows > 1
+            if part.table is not None and part.table.rows >= FEWEST_ROWS
         ]
         return _with_tables(blocks, tables, words, 1 / self.scale) if tables else list(blocks)
 

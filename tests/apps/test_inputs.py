@@ -118,6 +118,13 @@ def test_nothing_to_read(tree: Path) -> None:
     assert [problem.code for problem in inputs.find(["empty", "in"]).problems] == ["empty"]
 
 
+def test_comments_of_a_list_are_no_paths(tree: Path) -> None:
+    (tree / "#1.pdf").touch()
+    (tree / "list.txt").write_text(f"# two papers\n{tree / 'a.pdf'}\n#b.pdf\n{tree / '#1.pdf'}\n")
+    found = inputs.find([f"@{tree / 'list.txt'}"])
+    assert [path.name for path, _ in found.documents] == ["a.pdf", "#1.pdf"] and not found.problems
+
+
 def test_a_document_is_no_list(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"%PDF-1.4\n1 0 obj\n<<>>\nendobj\n")))
     with pytest.raises(ValueError, match="a document was given where a list of paths is read"):

@@ -53,6 +53,7 @@ def failed(number: int) -> Document:
         (["-o", "{folder}/x.docx"], ".docx is not written here, but .md, .html"),
         (["--model", "docvision-tinny"], "there is no model 'docvision-tinny'; did you mean docvision-tiny?"),
         (["--model", "{folder}"], "there is no model"),
+        (["--model", "nobody/nothing"], "nobody/nothing is not in the local cache: docvision models fetch"),
         (["--device", "cuda:77"], "cuda:77 is not there: this machine has"),
     ],
 )

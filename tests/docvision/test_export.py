@@ -321,3 +321,8 @@ def test_json_of_no_and_of_many_pages_reads_back() -> None:
         text = export.to_json(original)
         assert Document.from_json(text) == original
         assert text.count("\n") == count + 1  # a line a page
+
+
+def test_an_unknown_form_of_tables_is_told() -> None:
+    with pytest.raises(ValueError, match="tables='pipes': one of auto, html, markdown"):
+        export.to_markdown(Document("a.pdf"), tables="pipes")

@@ -154,3 +154,7 @@ def test_grids_and_header_rows() -> None:
     assert table.grid() == [[cells[0], cells[1]], [cells[0], cells[2]], [cells[3], None]]
     assert table.header_rows == 2 and table.has_spans
     assert Table(1, 1, [Cell(0, 0)]).header_rows == 0
+
+
+def test_a_document_is_shown_in_one_line() -> None:
+    assert repr(Document("a.pdf", [Page(1, 10, 10), Page(2, 10, 10)])) == "Document('a.pdf', 2 pages, ok)"

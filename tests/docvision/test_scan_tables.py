@@ -84,6 +84,15 @@ def test_prose_in_one_and_two_columns_stays_as_it_is() -> None:
     assert find_read_tables(page.image, single) == single
 
 
+def test_two_lines_are_no_table_unless_the_maps_say_so() -> None:
+    image, (above, rows, below) = sheet("rows")
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((0, rows.lines[2].box.y0 - 2, 620, below.box.y0 - 4), fill=255)
+    short = Block("text", bounding_box(line.box for line in rows.lines[:2]), lines=rows.lines[:2], source="model")
+    assert find_read_tables(image, [above, short, below]) == [above, short, below]
+    assert find_read_tables(image, [above, of_maps(short.lines), below])[1].table.columns == 3
+
+
 def test_what_could_not_be_read_is_not_believed() -> None:
     image, blocks = sheet("rows")
     for block in blocks:
