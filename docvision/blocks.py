@@ -19,7 +19,7 @@ CAPTION = re.compile(
 BULLET = re.compile(
     r"^[\u2022\u2023\u25aa\u25ab\u25cf\u25cb\u25e6\u25a0\u25a1\u2043\u2219\u00b7\u27a2\u2713\u2714\u2756\u2666*\ufffd]$"
 )
-DASH = re.compile(r"^[-\u2013\u2014]$")
+DASH = re.compile(r"^(?:-{1,2}|[\u2013\u2014])$")
 NUMBERED = re.compile(r"^(?:\(?(?:\d{1,3}|[a-z]|[ivx]{1,5})[.)]|\(?[A-Z]\)|\[\d{1,3}\])$")
 SECTION = re.compile(
     r"^(?:\d{1,2}(?:\.\d{1,2}){0,4}\.?|[A-Z]\.(?:\d{1,2}\.?)*|[IVX]{1,5}\.|[A-Z]\.\d{1,2}(?:\.\d{1,2})*)$"

@@ -34,6 +34,9 @@ LETTER = (0.4, 1.35)
 """Line heights; how high a left-over letter or digit is."""
 MARK_SPACE = 0.45
 """Line heights between a line's end and a left-over full stop or hyphen; specks are as small, so it has to be near."""
+MARKER_WIDTH, MARKER_LEVEL, THIN = (0.2, 1.3), (0.35, 0.8), 0.2
+"""Line heights: width of a list's dash or bullet, from where to where its middle may stand below the line's top, and
+how thick a dash is."""
 SPECK = 0.006
 """Squared line heights; a smaller spot is no mark."""
 
@@ -140,6 +143,17 @@ def extend(lines: Sequence[Item], ink: NDArray[np.bool_]) -> list[Item]:
     return extended
 
 
+def _is_marker(spot: Box, line: Box) -> bool:
+    """Whether a spot left of a line is the dash or bullet of a list item: no speck, as high up as small letters."""
+    wide, high = spot.width / line.height, spot.height / line.height
+    low, top = MARKER_LEVEL
+    return (
+        MARKER_WIDTH[0] < wide < MARKER_WIDTH[1]
+        and (high < THIN or wide < 2 * high)
+        and low < (spot.center[1] - line.y0) / line.height < top
+    )
+
+
 def _words(spots: Sequence[Box], gap: float) -> list[Box]:
     """Spots close together: a digit and its full stop."""
     words: list[Box] = []
@@ -161,7 +175,7 @@ def _grow(line: Box, words: Sequence[Box], left: bool) -> Box:
         letter = word.height > LETTER[0] * height
         if gap > GUTTER * height:
             break
-        if letter or gap < MARK_SPACE * height:
+        if letter or gap < MARK_SPACE * height or (left and _is_marker(word, line)):
             grown = line.union(word)
             line = Box(grown.x0, line.y0, grown.x1, line.y1) if grown.height > TALLER * height else grown
     return line

@@ -320,7 +320,7 @@ def join_hanging(blocks: Sequence[Block]) -> list[Block]:
 def _marker(text: str) -> str:
     """The bullet or number (of at most two digits) that a line starts with, else ""."""
     first, _, rest = text.partition(" ")
-    return first if rest and (first in BULLETS or re.fullmatch(r"\(?\d{1,2}[.)]", first)) else ""
+    return first if rest and (first in BULLETS or DASH.match(first) or re.fullmatch(r"\(?\d{1,2}[.)]", first)) else ""
 
 
 def fill(block: Block) -> None:

@@ -56,6 +56,20 @@ def test_what_stands_at_the_ends_of_a_line_is_part_of_it(before: str, after: str
     assert line.box.y0 == pytest.approx(middle.y0, abs=3) and line.box.y1 == pytest.approx(middle.y1, abs=3)
 
 
+@pytest.mark.parametrize("mark", [(66, 49, 80, 51), (70, 47, 76, 53)], ids=["dash", "bullet"])
+def test_the_marker_of_a_list_item_is_part_of_its_line(mark: tuple[int, int, int, int]) -> None:
+    ink, (middle,) = drawn((90, 40, "the middle of a line"))
+    ink[mark[1] : mark[3], mark[0] : mark[2]] = True
+    (line,) = extend([Item(middle, "text")], ink)
+    assert line.box.x0 == mark[0] and line.box.x1 == middle.x1
+    (mirrored,) = extend([Item(Box(500 - middle.x1, middle.y0, 500 - middle.x0, middle.y1), "text")], ink[:, ::-1])
+    assert mirrored.box.x1 == 500 - middle.x0, "a dash behind a line is none"
+    low = np.roll(ink, 9, axis=0)
+    low[:, 90:] = ink[:, 90:]
+    (line,) = extend([Item(middle, "text")], low)
+    assert line.box == middle, "nor is a spot at the foot of the line"
+
+
 def test_far_print_specks_and_strokes_are_left_alone() -> None:
     ink, (_, middle) = drawn((10, 40, "far"), (90, 40, "the middle of a line"))
     ink[10:150, 283] = True  # an upright rule close by

@@ -192,6 +192,8 @@ def test_a_dash_inside_a_sentence_and_one_asterisk_are_no_list() -> None:
     assert scan.split_items(block) == [block]
     listed = scan.split_items(item_block(["We need:", "\u2013 flour", "\u2013 eggs"], left=[80, 80, 80]))
     assert [(item.kind, item.marker) for item in listed] == [("text", ""), ("list", "\u2013"), ("list", "\u2013")]
+    doubled = scan.split_items(item_block(["We need:", "-- flour", "\u2013 eggs"], left=[80, 80, 80]))
+    assert [item.marker for item in doubled] == ["", "--", "\u2013"]
     stars = scan.split_items(item_block(["* flour", "* eggs"], left=[80, 80]))
     assert [item.marker for item in stars] == ["*", "*"]
 
