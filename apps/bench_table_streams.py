@@ -1,7 +1,8 @@
 """How well the tables of a made data set are read, by size: what the decoder writes alone, and what ``parse`` gives.
 
 ``decoder`` is its stream for the whole picture, believed as it is: grid and boxes, no text.  The table readers do what
-``parse`` does with a picture: find the table, believe a stream only where it passes the checks, read the cells.
+``parse`` does with a table that it has found: believe a stream only where it passes the checks, fit the boxes to the
+ink and read the lines in them.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ import numpy as np
 from PIL import Image
 
 from docvision.batches import DataError, Shards, _image
+from docvision.chunks import ground_ink, text_height
 from docvision.evaluate import evaluate_tables
-from docvision.page import Table, page_from_json
+from docvision.images import crop_line
+from docvision.map_tables import read_table
+from docvision.page import Block, Box, Table, page_from_json
 from docvision.reader import ModelReader
-from docvision.scan import read_picture
-from docvision.table_readers import LONGEST
+from docvision.scan import fill, map_boxes
+from docvision.table_readers import LINE_PIXELS, LONGEST, rewrite_from_ink
 
 DECODER = "decoder"
 CLASSES = (16, 40, 100)
@@ -133,11 +137,21 @@ def _write(reader: ModelReader, samples: Sequence[DrawnSample]) -> list[Answer]:
 
 
 def _read(reader: ModelReader, sample: DrawnSample, name: str) -> Answer:
+    """What a table reader makes of a picture that it is told to be one table."""
     began = time.process_time()
-    scan = read_picture(sample.picture, reader, sample.dpi, free_scale=True, table_reader=name)
-    tables = [block.table for block in scan.blocks if block.table is not None]
-    largest = max(tables, key=lambda table: len(table.cells), default=None)
-    return Answer(largest, bool(scan.notes), time.process_time() - began)
+    picture, scale = sample.picture, reader.page_dpi / sample.dpi
+    size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
+    small = picture.resize(size, Image.Resampling.BILINEAR, reducing_gap=3.0)
+    ink = ground_ink(small)
+    found = read_table(Box(0, 0, *size), ink, reader.model.structure(small), text_height(ink) or LINE_PIXELS)
+    block = found or Block("table", Box(0, 0, *size), table=Table(0, 0))
+    map_boxes(block, lambda box: box.scale(picture.width / size[0], picture.height / size[1]))
+    notes = rewrite_from_ink(picture, [block], reader, text=name == "stream") if name != "maps" else []
+    readings = reader.read_lines([crop_line(picture, line.box) for line in block.lines if not line.text])
+    for line, (text, confidence) in zip([line for line in block.lines if not line.text], readings, strict=True):
+        line.text, line.confidence = text, confidence
+    fill(block)
+    return Answer(block.table, bool(notes), time.process_time() - began)
 
 
 def _rows(name: str, answers: Sequence[Answer], truths: Sequence[Table]) -> Iterator[dict[str, Any]]:
