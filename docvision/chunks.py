@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageFilter
 
 from docvision.images import PAPER, grey
@@ -273,12 +273,15 @@ def find_chunks(text: Mask, height: float, parted: Callable[[Box], bool], uprigh
 def _absorb(chunks: list[Box]) -> list[Box]:
     """Chunks of which most lies in another one become part of it."""
     kept: list[Box] = []
+    sides_N4 = np.empty((len(chunks), 4))
     for chunk in sorted(chunks, key=lambda box: -box.area):
-        home = next((i for i, other in enumerate(kept) if chunk.coverage(other) > 0.55), None)
-        if home is None:
+        homes = np.flatnonzero(shares([chunk], sides_N4[: len(kept)])[0] > 0.55)
+        if not len(homes):
+            sides_N4[len(kept)] = chunk
             kept.append(chunk)
         else:
-            kept[home] = kept[home].union(chunk)
+            kept[homes[0]] = kept[homes[0]].union(chunk)
+            sides_N4[homes[0]] = kept[homes[0]]
     return kept
 
 
@@ -323,6 +326,14 @@ def _collect_marks(words: list[Box], height: float) -> list[Box]:
             large.append(Box(mark.x0, mark.center[1] - 0.35 * height, mark.x1, mark.center[1] + 0.35 * height))
             sides_N4 = np.vstack([sides_N4, large[-1]])
     return large
+
+
+def shares(boxes: ArrayLike, places: ArrayLike) -> NDArray[np.float64]:
+    """(boxes, places) shares of each box that lie in each place."""
+    a, b = np.array(boxes, dtype=np.float64).reshape(-1, 1, 4), np.array(places, dtype=np.float64).reshape(1, -1, 4)
+    sides = np.clip(np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2]), 0.0, None)
+    area = np.maximum((a[..., 2] - a[..., 0]) * (a[..., 3] - a[..., 1]), 1e-9)
+    return sides.prod(-1) / area
 
 
 def text_lines(chunks: Sequence[Box]) -> list[Box]:

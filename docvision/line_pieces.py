@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from docvision.chunks import boxes_of
+from docvision.chunks import boxes_of, shares
 from docvision.page import BlockKind, Box
 
 OVERLAP = 8
@@ -60,18 +60,20 @@ def whole_lines(pieces: Sequence[Item], ink: NDArray[np.bool_]) -> list[Item]:
 def absorb(pieces: Sequence[Item]) -> list[Item]:
     """Pieces of which most lies in a larger one become part of it; those as long are lines of their own."""
     kept: list[Item] = []
+    sides_N4 = np.empty((len(pieces), 4))
     for piece in sorted(pieces, key=lambda item: -item.box.area):
-        home = next((item for item in kept if _lies_in(piece.box, item.box)), None)
-        if home is None:
+        share_N = shares([piece.box], sides_N4[: len(kept)])[0]
+        wide_N = sides_N4[: len(kept), 2] - sides_N4[: len(kept), 0]
+        homes = np.flatnonzero((share_N > SAME) | ((share_N > INSIDE) & (piece.box.width < 0.5 * wide_N)))
+        if not len(homes):
+            sides_N4[len(kept)] = piece.box
             kept.append(replace(piece))
-        elif home.box.union(piece.box).height < LETTER[1] * home.box.height:
+            continue
+        home = kept[homes[0]]
+        if home.box.union(piece.box).height < LETTER[1] * home.box.height:
             home.box = home.box.union(piece.box)
+            sides_N4[homes[0]] = home.box
     return kept
-
-
-def _lies_in(piece: Box, line: Box) -> bool:
-    share = piece.coverage(line)
-    return share > SAME or (share > INSIDE and piece.width < 0.5 * line.width)
 
 
 def join_pieces(lines: Sequence[Item]) -> list[Item]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from docvision.cells import make_cell
-from docvision.chunks import find_chunks, find_rules, ground_ink, text_lines
+from docvision.chunks import find_chunks, find_rules, ground_ink, shares, text_lines
 from docvision.images import grey
 from docvision.page import Block, Box, Cell, Line, Table, Word, bounding_box
 
@@ -197,7 +197,7 @@ def _fault(written: WrittenTable, boxes: Sequence[Box]) -> str:
         return "no text was found in it"
     if written.confidence < LEAST_SURE:
         return f"its stream is a guess (confidence {written.confidence:.2f})"
-    share = float((_overlaps(boxes, held).max(1) > 0.5).mean())
+    share = float((shares(boxes, held).max(1) > 0.5).mean())
     if share < LEAST_ON_TEXT:
         return f"its boxes hold {share:.0%} of the text"
     return ""
@@ -287,15 +287,15 @@ def home_cells(boxes: Sequence[Box], table: Table) -> list[Cell]:
     """
     held = [cell for cell in table.cells if cell.text_box is not None] or table.cells
     places = [cell.text_box or cell.box or Box(0, 0, 0, 0) for cell in held]
-    overlap = _overlaps(boxes, places)
+    overlap = shares(boxes, places)
     homes = []
-    for box, shares in zip(boxes, overlap, strict=True):
-        best = int(shares.argmax())
-        if shares[best] > 0.3:
+    for box, held_P in zip(boxes, overlap, strict=True):
+        best = int(held_P.argmax())
+        if held_P[best] > 0.3:
             homes.append(held[best])
             continue
         grid = next((cell for cell in table.cells if cell.box is not None and cell.box.contains(*box.center)), None)
-        homes.append(grid or (held[best] if shares[best] > 0 else held[_nearest(box, places)]))
+        homes.append(grid or (held[best] if held_P[best] > 0 else held[_nearest(box, places)]))
     return homes
 
 
@@ -307,14 +307,6 @@ def _nearest(box: Box, places: Sequence[Box]) -> int:
         return box.overlap_y(place) < 0.5 * min(box.height, place.height), (x * x + y * y) ** 0.5
 
     return min(range(len(places)), key=distance)
-
-
-def _overlaps(boxes: Sequence[Box], places: Sequence[Box]) -> np.ndarray:
-    """(boxes, places) shares of each box that lie in each place."""
-    a, b = np.array(boxes, dtype=np.float64).reshape(-1, 1, 4), np.array(places, dtype=np.float64).reshape(1, -1, 4)
-    sides = np.clip(np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2]), 0.0, None)
-    area = np.maximum((a[..., 2] - a[..., 0]) * (a[..., 3] - a[..., 1]), 1e-9)
-    return sides.prod(-1) / area
 
 
 def settle(table: Table, area: Box) -> None:
