@@ -143,8 +143,28 @@ def _scramble(value: Tensor) -> Tensor:
     return value ^ (value >> 16)
 
 
+def by_class(scores: Tensor, first: int) -> Tensor:
+    """Scores with the ids from ``first`` on at minus infinity, or all before, whichever are less likely.
+
+    Coordinates spread their probability over neighbours, by training and by doubt.  One bin against one tag would
+    leave a cell empty whose text is seen, only not to the pixel: all bins together stand against all else together.
+
+    Args:
+        scores: (..., V) logits or log probabilities, what is not legal at minus infinity.
+        first: id of the first coordinate; they are the last of the vocabulary.
+    """
+    places, others = scores[..., first:].float().logsumexp(-1), scores[..., :first].float().logsumexp(-1)
+    is_place = torch.arange(scores.shape[-1], device=scores.device) >= first
+    return scores.masked_fill((places > others)[..., None] != is_place, -torch.inf)
+
+
 class Grammar(Protocol):
     """What a constrained stream may write next, such as docvision.table_grammar.TableState; one object a row."""
+
+    @property
+    def spread(self) -> int:
+        """First of the ids that :func:`by_class` takes together."""
+        ...
 
     def legal(self) -> np.ndarray:
         """Mask (V,) of the ids that may come next."""
@@ -181,8 +201,9 @@ class Constraint:
     FEW = 40
     """Choices that are tried one by one near the limit: tags and spans, not text or coordinates."""
 
-    def __init__(self, grammars: Sequence[Grammar], limit: int, eos: int) -> None:
+    def __init__(self, grammars: Sequence[Grammar], limit: int, eos: int, greedy: bool = True) -> None:
         self.grammars = list(grammars)
+        self.greedy = greedy
         self.left = [limit] * len(self.grammars)
         """Tokens that each row may still write."""
         self.eos = eos
@@ -250,12 +271,13 @@ class Constraint:
         return after.closing_cost()
 
     def mask(self, logits_BRV: Tensor) -> Tensor:
-        """Logits with what is not legal at each node at minus infinity."""
+        """Logits with what is not legal at each node at minus infinity; what is drawn needs no :func:`by_class`."""
         open_BRV = np.ones(logits_BRV.shape, dtype=bool)
         for row, nodes in enumerate(self.allowed):
             for node, legal in enumerate(nodes[: open_BRV.shape[1]]):
                 open_BRV[row, node] = legal
-        return logits_BRV.masked_fill(~torch.from_numpy(open_BRV).to(logits_BRV.device), float("-inf"))
+        logits_BRV = logits_BRV.masked_fill(~torch.from_numpy(open_BRV).to(logits_BRV.device), float("-inf"))
+        return by_class(logits_BRV, self.grammars[0].spread) if self.greedy and self.grammars else logits_BRV
 
     def advance(self, emitted: Sequence[Sequence[int]]) -> None:
         """Take the tokens that were written."""

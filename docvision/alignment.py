@@ -19,17 +19,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docvision.decoder import CausalDecoder, CrossAttention
+from docvision.decoder import PLACE_HEAD, CausalDecoder, CrossAttention
 from docvision.encoder import Memory
 from docvision.tableseq import COORDINATE_PIXELS
 from docvision.tokens import Vocabulary
 
-TEXT_HEAD, PLACE_HEAD = 0, 1
-"""The guided heads: one brings what is written where the next character stands, one where the next corner is."""
+TEXT_HEAD = 0
+"""The guided head that brings what is written where the next character stands; PLACE_HEAD finds the next corner."""
 CELL_PIXELS = (16, 8)
 """Height and width of a memory cell."""
-SEATED = (0.3, 0.5)
-"""How loud the head of places starts in the decoder's states, and these in the scores of coordinates."""
+SEATED = (1.0, 0.5)
+"""How loud places start in the decoder's states, and new amplitudes in the scores of coordinates."""
 
 
 def best_path(log_probs_BTC: Tensor, labels_BU: Tensor, label_length_B: Tensor, frames_B: Tensor) -> Tensor:
@@ -163,39 +163,36 @@ def guide_loss(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, places
     return total / len(seen)
 
 
-def brought(seen: list[tuple[CrossAttention, Tensor]], memory: Memory, tokens: int) -> list[Tensor]:
-    """What the head of places adds to the decoder's states in each watched layer, (B,T,D) for the first T tokens.
+def pointed(decoder: CausalDecoder, seen: list[tuple[CrossAttention, Tensor]], memory: Memory, tokens: int) -> Tensor:
+    """What the places that the decoder looks at add to its states, (B,T,D) for the first T tokens.
 
-    A head that looks at the right cell is of no use where its few channels carry what is written there and not where
-    it stands; so the loss of coordinates is asked of this too.
+    The loss of coordinates is asked of this too: a head that looks at the right cell is of no use where the code of the
+    cell does not say where it stands.
     """
-    added = []
-    for attention, queries_BSD in seen:
-        D = queries_BSD.shape[-1]
-        part = _channels(attention, D, PLACE_HEAD)
-        values_BME = F.linear(memory.states_BMD, attention.key_value.weight[D:][part])
-        weights_BTM = _scores(attention, queries_BSD[:, :tokens], memory, PLACE_HEAD).softmax(-1)
-        added.append(F.linear(weights_BTM @ values_BME, attention.out.weight[:, part]))
-    return added
+    assert decoder.coordinates is not None
+    attention, queries_BSD = seen[-1]
+    weights_BTM = _scores(attention, queries_BSD[:, :tokens], memory, PLACE_HEAD).softmax(-1)
+    return decoder.coordinates.read(weights_BTM @ decoder.coordinates.code(memory.states_BMD))
 
 
 @torch.no_grad()
-def seat_places(decoder: CausalDecoder, memories: Iterable[Memory]) -> None:
-    """Start the values of the head of places as what tells, of all its few channels can, where a memory cell stands.
+def seat_places(decoder: CausalDecoder, memories: Iterable[Memory], amplitudes: bool = True) -> None:
+    """Start the codes of memory cells as the amplitudes of their middle, by least squares from the cells' states.
 
-    Least squares from the states of cells to the waves of their middle, then the directions that hold most of them
-    (reduced-rank regression).  Left to gradients the values take a thousand steps to find these directions.
+    Left to gradients they take a thousand steps to find what the states tell of places.
 
     Args:
         decoder: with a Fourier series for coordinates.
         memories: of some pictures; as many cells as states have channels are the least.
+        amplitudes: those of the series are new too.
 
     Raises:
         ValueError: the decoder scores coordinates by their embeddings.
     """
-    if decoder.coordinates is None:
+    series = decoder.coordinates
+    if series is None:
         raise ValueError("places are seated where model.decoder.waves is above 0")
-    waves_WN, cells, places = decoder.coordinates.waves_WN, [], []
+    cells, places = [], []
     for memory in memories:
         B, (h, w) = len(memory.states_BMD), memory.grid
         mask_BM = _is_image(memory)
@@ -203,24 +200,16 @@ def seat_places(decoder: CausalDecoder, memories: Iterable[Memory]) -> None:
             (torch.arange(count, device=mask_BM.device) * size + size // 2) // COORDINATE_PIXELS
             for count, size in zip((h, w), CELL_PIXELS, strict=True)
         ]
-        y_M, x_M = (grid.flatten().clamp(max=waves_WN.shape[1] - 1) for grid in torch.meshgrid(*middle, indexing="ij"))
-        codes_MC = torch.cat([waves_WN[:, x_M], waves_WN[:, y_M]]).T
+        y_M, x_M = (grid.flatten().clamp(max=series.bins - 1) for grid in torch.meshgrid(*middle, indexing="ij"))
+        codes_MC = torch.cat([series.waves_WN[:, x_M], series.waves_WN[:, y_M]]).T
         cells.append(memory.states_BMD[mask_BM])
         places.append(codes_MC.expand(B, -1, -1)[mask_BM])
     states_ND, codes_NC = torch.cat(cells).float(), torch.cat(places).float()
-    D = states_ND.shape[1]
-    gram_DD = states_ND.T @ states_ND + 0.1 * torch.eye(D, device=states_ND.device)
-    map_DC = torch.linalg.solve(gram_DD, states_ND.T @ codes_NC)
-    fitted_NC = states_ND @ map_DC
-    size = D // decoder.config.heads
-    kept_CE = torch.linalg.eigh(fitted_NC.T @ fitted_NC).eigenvectors[:, -size:]
-    basis_DE = torch.linalg.qr(torch.randn(D, size, device=states_ND.device)).Q
-    for layer in decoder.layers[1:] or decoder.layers:
-        attention = layer.cross_attention
-        part = _channels(attention, D, PLACE_HEAD)
-        attention.key_value.weight[D:][part] = (map_DC @ kept_CE).T
-        attention.out.weight[:, part] = SEATED[0] * basis_DE
-    decoder.coordinates.amplitudes.weight.copy_(SEATED[1] * kept_CE @ basis_DE.T)
+    gram_DD = states_ND.T @ states_ND + 0.1 * torch.eye(states_ND.shape[1], device=states_ND.device)
+    series.code.weight.copy_(torch.linalg.solve(gram_DD, states_ND.T @ codes_NC).T)
+    if amplitudes:
+        nn.init.orthogonal_(series.amplitudes.weight, SEATED[1])
+    series.read.weight.copy_(SEATED[0] * torch.linalg.pinv(series.amplitudes.weight))
 
 
 def _channels(attention: CrossAttention, width: int, head: int) -> slice:

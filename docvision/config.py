@@ -159,6 +159,8 @@ class LossConfig:
     """Weight of the coordinate tokens of a table's stream beside its tags and text."""
     input_noise: float = 0.1
     """Share of the decoder's input characters and coordinates replaced at random, so that it looks at the image."""
+    scheduled_sampling: float = 0.0
+    """Share of a table's input coordinates that the model draws itself: it learns to go on from its own errors."""
 
 
 @dataclass(frozen=True)
@@ -206,10 +208,11 @@ class RunConfig:
     """Folder for checkpoints, the resolved recipe and the loss curve."""
     seed: int = 0
     log_every: int = 50
+    """Steps; here and in the next two 0 means at the end alone."""
     save_every: int = 500
+    validate_every: int = 1000
     keep: int = 2
     """Checkpoints kept, newest first."""
-    validate_every: int = 1000
     validate_samples: int = 256
     init: str = ""
     """A model folder or name to start from; empty for random weights."""
@@ -217,6 +220,19 @@ class RunConfig:
     """CPU threads of each process."""
     shard: bool = False
     """Split weights, gradients and optimiser over the processes (FSDP); of a Hugging Face model, the frozen weights."""
+
+    def problems(self) -> list[str]:
+        """What is wrong with the values."""
+        return [
+            f"run.{name}={getattr(self, name)}: at least {least}"
+            for name, least in (("log_every", 0), ("save_every", 0), ("validate_every", 0), ("keep", 1), ("threads", 1))
+            if getattr(self, name) < least
+        ]
+
+    @staticmethod
+    def due(every: int, step: int) -> bool:
+        """Whether this step is one of every so many; never for 0."""
+        return every > 0 and step % every == 0
 
 
 @dataclass(frozen=True)
@@ -230,7 +246,7 @@ class TrainRecipe:
     run: RunConfig = field(default_factory=RunConfig)
 
     def problems(self) -> list[str]:
-        found = [*self.model.problems(), *self.optim.problems()]
+        found = [*self.model.problems(), *self.optim.problems(), *self.run.problems()]
         for task in self.tasks:
             found.extend(task.problems())
         if not self.optim.encoder and (

@@ -137,7 +137,7 @@ class Session:
         self.drafter: Drafter = methods.drafter(plan.method, told)
         self.constraint = None
         if hints.grammars is not None:
-            self.constraint = Constraint(hints.grammars, plan.limit, self.eos)
+            self.constraint = Constraint(hints.grammars, plan.limit, self.eos, greedy=plan.temperature <= 0)
         self.paced = plan.fallback and self.policy.lossless and plan.method != "ntp"
         if hints.written is not None and any(hints.written):
             self._resume(hints.written)

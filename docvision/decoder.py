@@ -20,6 +20,9 @@ from torch import Tensor, nn
 from docvision.config import DecoderConfig
 from docvision.encoder import Memory
 
+PLACE_HEAD = 1
+"""Head of the last cross-attention that is trained to look where the next coordinate stands, see alignment.py."""
+
 
 class KVCache:
     """Keys and values of the self-attention, with a committed length for each row.
@@ -33,8 +36,8 @@ class KVCache:
         self.length_B = torch.zeros(batch, dtype=torch.long, device=device)
         self.keys: list[Tensor | None] = [None] * layers
         self.values: list[Tensor | None] = [None] * layers
-        self.cross: list[tuple[Tensor, Tensor]] = []
-        """Keys and values of the memory by layer, computed once."""
+        self.cross: list[tuple[Tensor, ...]] = []
+        """Keys and values of the memory by layer, and the codes of its places in the last, computed once."""
         self.longest = 0
         """Upper bound of the committed lengths, known without asking the device; exact for a single row."""
         self._slots: tuple[Tensor, int, tuple[Tensor | slice, Tensor | slice]] | None = None
@@ -63,7 +66,7 @@ class KVCache:
         self.longest = int(self.length_B.max()) if len(rows) else 0
         self.keys = [k if k is None else k[rows] for k in self.keys]
         self.values = [v if v is None else v[rows] for v in self.values]
-        self.cross = [(k[rows], v[rows]) for k, v in self.cross]
+        self.cross = [tuple(part[rows] for part in parts) for parts in self.cross]
 
     def write(self, layer: int, keys_BSHE: Tensor, values_BSHE: Tensor) -> tuple[Tensor, Tensor]:
         """Store new entries behind each row's committed length; returns all entries (B,K,H,E) written so far."""
@@ -118,7 +121,8 @@ class CausalDecoder(nn.Module):
     def __init__(self, config: DecoderConfig, width: int, vocabulary: int, bins: int = 0) -> None:
         super().__init__()
         self.config = config
-        self.coordinates = FourierScores(width, bins, config.waves) if bins and config.waves else None
+        pointing = config.cross_attention
+        self.coordinates = FourierScores(width, bins, config.waves, pointing) if bins and config.waves else None
         self.embedding = nn.Embedding(vocabulary, width)
         nn.init.normal_(self.embedding.weight, std=1 / math.sqrt(width))
         self.scale = math.sqrt(width) * 0.5
@@ -152,8 +156,11 @@ class CausalDecoder(nn.Module):
             mask = mask[:, None] if mask.dim() == 3 else mask
         for index, layer in enumerate(self.layers):
             keys_values = cross[index] if cross is not None else None
-            x_BSD = layer(x_BSD, rotary, mask, keys_values, memory_mask, cache, index)
-        return self.norm(x_BSD)
+            x_BSD, looking_BHSE = layer(x_BSD, rotary, mask, keys_values, memory_mask, cache, index)
+        if self.coordinates is None or cross is None:
+            return self.norm(x_BSD)
+        hidden_BSD = self.norm(x_BSD)
+        return hidden_BSD + self.coordinates.point(hidden_BSD, looking_BHSE, cross[-1], memory_mask)
 
     def embed(self, tokens_BS: Tensor) -> Tensor:
         return self.embedding(tokens_BS) * self.scale
@@ -168,14 +175,18 @@ class CausalDecoder(nn.Module):
     def new_cache(self, batch: int, device: torch.device | str = "cpu") -> KVCache:
         return KVCache(self.config.layers, batch, device)
 
-    def _cross(self, memory: Memory | MemoryView | None, cache: KVCache | None) -> list[tuple[Tensor, Tensor]]:
+    def _cross(self, memory: Memory | MemoryView | None, cache: KVCache | None) -> list[tuple[Tensor, ...]]:
         if cache is not None and cache.cross:
             return cache.cross
         if memory is None:
             raise ValueError(
                 "this decoder has cross-attention: pass the image memory, or decoder.cross_attention=false"
             )
-        pairs = [layer.cross_attention.project_memory(memory.states_BMD) for layer in self.layers]
+        pairs: list[tuple[Tensor, ...]] = [
+            layer.cross_attention.project_memory(memory.states_BMD) for layer in self.layers
+        ]
+        if self.coordinates is not None:
+            pairs[-1] = *pairs[-1], self.coordinates.code(memory.states_BMD)
         if cache is not None:
             cache.cross = pairs
         return pairs
@@ -187,17 +198,30 @@ class FourierScores(nn.Module):
     A tied embedding tells neighbouring bins apart by a few channels among many, and its scores stay flat over a dozen
     of them.  A series of few waves is smooth by construction and as sharp as its weights are large.
 
+    Where there is an image the series also points (pointer networks, Vinyals et al., arXiv 1506.03134): each memory
+    cell has a code, the amplitudes of a coordinate that stands there, and the mean code of the cells that one head
+    looks at is added to the state.  The head's own channels are too few to tell a place, and the last norm would keep
+    them quiet.
+
     Args:
         width: D.
         bins: of each axis.
         waves: of each series, from half a period over all bins to one of 8 bins, evenly on a logarithmic scale.
+        pointing: read the places of a memory.
     """
 
-    def __init__(self, width: int, bins: int, waves: int) -> None:
+    def __init__(self, width: int, bins: int, waves: int, pointing: bool = False) -> None:
         super().__init__()
         self.bins = bins
         self.amplitudes = nn.Linear(width, 4 * waves, bias=False)
         nn.init.normal_(self.amplitudes.weight, std=0.02)
+        if pointing:
+            self.code = nn.Linear(width, 4 * waves, bias=False)
+            self.read = nn.Linear(4 * waves, width, bias=False)
+            nn.init.normal_(self.read.weight, std=0.02)
+            self.gate = nn.Linear(width, 1)
+            nn.init.zeros_(self.gate.weight)
+            nn.init.constant_(self.gate.bias, -2.0)
         low, high = math.log(math.pi / bins), math.log(2 * math.pi / 8)
         angles_WN = torch.linspace(low, high, waves).exp()[:, None] * torch.arange(bins)
         self.register_buffer("waves_WN", torch.cat([angles_WN.sin(), angles_WN.cos()]), persistent=False)
@@ -206,6 +230,23 @@ class FourierScores(nn.Module):
         """(B,S,2 x bins), x before y."""
         amplitudes = self.amplitudes(hidden_BSD).unflatten(-1, (2, -1))
         return (amplitudes @ self.waves_WN).flatten(-2)
+
+    def point(
+        self, hidden_BSD: Tensor, looking_BHSE: Tensor, memory: tuple[Tensor, ...], mask: Tensor | None
+    ) -> Tensor:
+        """What the places that the head of places looks at add to the states, (B,S,D).
+
+        Args:
+            hidden_BSD: states, which say how much a place is wanted.
+            looking_BHSE: queries of the last cross-attention.
+            memory: its keys, its values, and the codes of the memory's places.
+            mask: of the keys.
+        """
+        keys_BHME, _, codes_BMC = memory
+        head = slice(PLACE_HEAD, PLACE_HEAD + 1)
+        q, k = looking_BHSE[:, head], keys_BHME[:, head]
+        seen_BSC = F.scaled_dot_product_attention(q, k, codes_BMC[:, None], attn_mask=mask)[:, 0]
+        return self.gate(hidden_BSD).sigmoid() * self.read(seen_BSC)
 
 
 class DecoderLayer(nn.Module):
@@ -229,16 +270,19 @@ class DecoderLayer(nn.Module):
         x_BSD: Tensor,
         rotary: tuple[Tensor, Tensor],
         mask: Tensor | None,
-        memory: tuple[Tensor, Tensor] | None,
+        memory: tuple[Tensor, ...] | None,
         memory_mask: Tensor | None,
         cache: KVCache | None,
         index: int,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor | None]:
+        """States, and with what the heads of the cross-attention looked, (B,H,S,E)."""
+        looking_BHSE = None
         x_BSD = x_BSD + self.self_attention(self.self_norm(x_BSD), rotary, mask, cache, index)
         if memory is not None:
-            x_BSD = x_BSD + self.cross_attention(self.cross_norm(x_BSD), memory, memory_mask)
+            looking_BHSE = self.cross_attention.queries(self.cross_norm(x_BSD))
+            x_BSD = x_BSD + self.cross_attention.look(looking_BHSE, memory, memory_mask)
         gate, value = self.ffn_in(self.ffn_norm(x_BSD)).chunk(2, -1)
-        return x_BSD + self.ffn_out(F.silu(gate) * value)
+        return x_BSD + self.ffn_out(F.silu(gate) * value), looking_BHSE
 
 
 class SelfAttention(nn.Module):
@@ -276,11 +320,19 @@ class CrossAttention(nn.Module):
         k, v = pair.permute(2, 0, 3, 1, 4).contiguous()
         return k, v
 
-    def forward(self, x_BSD: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
+    def queries(self, x_BSD: Tensor) -> Tensor:
+        """(B,H,S,E)."""
         B, S, D = x_BSD.shape
-        q = self.query(x_BSD).view(B, S, self.heads, D // self.heads).transpose(1, 2)
-        out = F.scaled_dot_product_attention(q, *memory, attn_mask=mask)
-        return self.out(out.transpose(1, 2).reshape(B, S, D))
+        return self.query(x_BSD).view(B, S, self.heads, D // self.heads).transpose(1, 2)
+
+    def look(self, q_BHSE: Tensor, memory: tuple[Tensor, ...], mask: Tensor | None) -> Tensor:
+        """What the heads bring from a memory's keys and values, (B,S,D)."""
+        B, H, S, E = q_BHSE.shape
+        out = F.scaled_dot_product_attention(q_BHSE, memory[0], memory[1], attn_mask=mask)
+        return self.out(out.transpose(1, 2).reshape(B, S, H * E))
+
+    def forward(self, x_BSD: Tensor, memory: tuple[Tensor, ...], mask: Tensor | None) -> Tensor:
+        return self.look(self.queries(x_BSD), memory, mask)
 
 
 def key_mask(mask_BM: Tensor, like: Tensor) -> Tensor:

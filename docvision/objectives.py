@@ -15,17 +15,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docvision.alignment import (
-    PLACE_HEAD,
     TEXT_HEAD,
     best_path,
-    brought,
     guide_loss,
     line_places,
+    pointed,
     table_places,
     watched,
 )
 from docvision.batches import LineBatch, PageBatch, PictureBatch, Stream, TableBatch
 from docvision.config import LossConfig
+from docvision.decoder import PLACE_HEAD
 from docvision.encoder import Memory
 from docvision.methods.base import run_text
 from docvision.metrics import error_rate
@@ -133,6 +133,8 @@ class DocumentTrainer(nn.Module):
         known = targets != PAD
         known[:, 0] = False  # the prompt is given, not predicted
         wanted = torch.where(known, targets, PAD)
+        if loss.scheduled_sampling > 0:
+            inputs = with_own_coordinates(model, memory, inputs, wanted, loss.scheduled_sampling, noise)
         with contextlib.ExitStack() as stack:
             seen = [] if places_BT2 is None else stack.enter_context(watched(model.decoder))
             hidden, extra = run_text(model.decoder, memory, inputs, wanted, dict(model.methods.items()), noise)
@@ -141,10 +143,9 @@ class DocumentTrainer(nn.Module):
         if places_BT2 is not None:
             extra["alignment"] = loss.alignment * guide_loss(seen, memory, places_BT2, head)
             boxes = wanted >= model.vocabulary.first_x
-            if bool(boxes.any()):
-                told = [model.decoder.norm(x[boxes]) for x in brought(seen, memory, wanted.shape[1])]
-                losses = [self._coordinates(model.decoder.logits(x), wanted[boxes]) for x in told]
-                extra["alignment_boxes"] = loss.alignment * torch.stack(losses).mean()
+            if model.decoder.coordinates is not None and bool(boxes.any()):
+                told = pointed(model.decoder, seen, memory, wanted.shape[1])[boxes]
+                extra["alignment_boxes"] = loss.alignment * self._coordinates(model.decoder.logits(told), wanted[boxes])
         return model.decoder.logits(hidden[known]).float(), targets[known], extra
 
 
@@ -170,6 +171,43 @@ def noisy(tokens_BT: Tensor, share: float, vocabulary: Vocabulary, generator: to
         moved = (tokens_BT + step).clamp(first, first + vocabulary.bins - 1)
         tokens_BT = torch.where(pick & inside, moved, tokens_BT)
     return tokens_BT
+
+
+@torch.no_grad()
+def with_own_coordinates(
+    model: DocVisionModel,
+    memory: Memory,
+    inputs_BT: Tensor,
+    wanted_BT: Tensor,
+    share: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """Inputs in which a share of the coordinates is drawn from what the model says there, behind the true stream.
+
+    Scheduled sampling in two passes (Mihaylova and Martins, arXiv 1906.07651).  A true stream always tells where the
+    last row ended; a decoder that has seen no other counts on it, and one wrong row costs it its place.
+
+    Args:
+        model: decoder and vocabulary.
+        memory: of the pictures.
+        inputs_BT: token ids.
+        wanted_BT: the tokens behind each of them.
+        share: of the coordinates.
+        generator: for the choice and the draws.
+    """
+    first, bins, device = model.vocabulary.first_x, model.vocabulary.bins, inputs_BT.device
+    pick_BT = (wanted_BT >= first) & (torch.rand(wanted_BT.shape, generator=generator).to(device) < share)
+    pick_BT[:, -1] = False  # is nobody's input
+    if not bool(pick_BT.any()):
+        return inputs_BT
+    hidden_BTD = model.decoder(inputs_BT, torch.arange(inputs_BT.shape[1], device=device), memory)
+    start_N = first + (wanted_BT[pick_BT] - first) // bins * bins
+    axis_NC = start_N[:, None] + torch.arange(bins, device=device)
+    chances_NC = model.decoder.logits(hidden_BTD[pick_BT]).float().gather(1, axis_NC).softmax(-1)
+    drawn_N = start_N + torch.multinomial(chances_NC.cpu(), 1, generator=generator)[:, 0].to(device)
+    own_BT = inputs_BT.clone()
+    own_BT[:, 1:][pick_BT[:, :-1]] = drawn_N
+    return own_BT
 
 
 SMOOTHING = (0.05, 0.2, 0.5, 0.2, 0.05)
@@ -231,7 +269,7 @@ def validate_document(
     """CER of the line head, and of greedy decoding where trained, on held-out lines; losses on pages and tables."""
     core = trainer.model
     core.eval()
-    loss = replace(loss, input_noise=0.0)
+    loss = replace(loss, input_noise=0.0, scheduled_sampling=0.0)
     report: dict[str, float] = {}
     with torch.inference_mode():
         for name, stream in streams.items():

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from docvision.accept import by_class
 from docvision.decoder import KVCache, MemoryView
 from docvision.encoder import Memory
 from docvision.model import DocVisionModel
@@ -100,7 +101,7 @@ def decode_table(
     while rows:
         logits_BV = _forward(model, view, rows, cache)
         scores_BV = logits_BV.log_softmax(-1)
-        best_B = _legal(scores_BV, rows).argmax(-1)
+        best_B = _legal(scores_BV, rows, vocabulary).argmax(-1)
         chosen = _chosen(scores_BV, best_B, vocabulary)
         for row, token, score in zip(rows, best_B.tolist(), chosen.tolist(), strict=True):
             row.write(token, score)
@@ -193,9 +194,10 @@ def _chosen(scores_BV: Tensor, best_B: Tensor, vocabulary: Vocabulary) -> Tensor
     return scores_BV.gather(1, near_BN).masked_fill(~inside_BN, -torch.inf).logsumexp(1)
 
 
-def _legal(scores_BV: Tensor, rows: list[_Row]) -> Tensor:
-    """The scores with all illegal tokens out of the running."""
+def _legal(scores_BV: Tensor, rows: list[_Row], vocabulary: Vocabulary) -> Tensor:
+    """The scores with all illegal tokens out of the running, and coordinates or tags."""
     masks = [row.state.legal() for row in rows if row.state is not None]
     if not masks:
         return scores_BV
-    return scores_BV.masked_fill(~torch.from_numpy(np.stack(masks)).to(scores_BV.device), -torch.inf)
+    legal_BV = torch.from_numpy(np.stack(masks)).to(scores_BV.device)
+    return by_class(scores_BV.masked_fill(~legal_BV, -torch.inf), vocabulary.first_x)

@@ -14,6 +14,7 @@ table.  From then on only tokens that close it are legal; ``stopped`` says why.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -161,15 +162,14 @@ class TableState:
 
     def copy(self) -> TableState:
         """An independent state at the same place."""
-        other = TableState.__new__(TableState)
-        other.__dict__.update(self.__dict__)
+        other = copy.copy(self)
         other.above = self.above.copy()
         return other
 
     @property
-    def done(self) -> bool:
-        """Whether ``<eos>`` has come."""
-        return self.phase == Phase.DONE
+    def spread(self) -> int:
+        """See :func:`docvision.accept.by_class`."""
+        return self.grammar.vocabulary.first_x
 
     def close(self, reason: str) -> None:
         """From here on allow only what closes the table: a loop is proved, or the budget is spent.

@@ -114,20 +114,20 @@ def fit(model: nn.Module, job: Job, optim: OptimConfig, run: RunConfig) -> dict[
         placed.step(optim.clip)
         step += 1
         last = step == optim.steps
-        if step % run.log_every == 0 or last:
+        if run.due(run.log_every, step) or last:
             report |= _averaged(sums)
             sums.clear()
             rates = {"lr": rate, "batches_per_s": seen * world / (time.perf_counter() - began)}
             if accelerator.is_main_process:
                 _log(out, step, report | rates)
             began, seen = time.perf_counter(), 0
-        if step % run.save_every == 0 or last:
+        if run.due(run.save_every, step) or last:
             _save(placed, out, step, counts, run.keep, job)
-        if job.validate and (step % run.validate_every == 0 or last):
+        if job.validate and (run.due(run.validate_every, step) or last):
             report |= placed.validated(job.validate)
             if accelerator.is_main_process:
                 _log(out, step, report)
-        if step % run.save_every == 0 or last:
+        if run.due(run.save_every, step) or last:
             accelerator.wait_for_everyone()
     return report
 
@@ -268,10 +268,10 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
     plain = replace(recipe.model.encoder, pretrained=False)
     model.config = replace(recipe.model, encoder=plain)
     folder = checkpoint.find_model(recipe.run.init) if recipe.run.init else None
-    fresh = model.decoder.coordinates is not None
+    fresh = [name for name in model.state_dict() if name.startswith("decoder.coordinates.")]
     if folder:
         lacking = checkpoint.load_weights(model, folder, fresh="decoder.coordinates.")
-        fresh = any(name.startswith("decoder.coordinates.") for name in lacking)
+        fresh = [name for name in fresh if name in lacking]
     for method, options in recipe.model.methods.items():
         methods.attach(model, method, options)  # starts from the core's own layers
     if folder and recipe.model.methods:
@@ -294,7 +294,8 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
             held_out[name] = Stream(task, model.vocabulary, 0, task.validation)
     out = Path(recipe.run.out)
     if fresh and not recipe.optim.encoder and recipe.loss.alignment > 0 and not checkpoint.checkpoints(out):
-        _seat(model, [stream for stream in streams.values() if stream.task.kind == "tables"])
+        tables = [stream for stream in streams.values() if stream.task.kind == "tables"]
+        _seat(model, tables, fresh)
     out.mkdir(parents=True, exist_ok=True)
     dump_recipe(recipe, out / "recipe.yaml")
     job = Job(
@@ -311,12 +312,12 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
     return fit(DocumentTrainer(model, teacher), job, recipe.optim, recipe.run)
 
 
-def _seat(model: DocVisionModel, tables: list[Stream]) -> None:
+def _seat(model: DocVisionModel, tables: list[Stream], fresh: list[str]) -> None:
     """New weights for coordinates start by least squares, where the features are those that will stay."""
     batches = [stream.batch(number) for stream in tables for number in range(SEATING)]
     if batches:
-        with torch.no_grad():
-            seat_places(model.decoder, (model.encoder(batch.pixels_B1HW, batch.size_B2) for batch in batches))
+        memories = (model.encoder(batch.pixels_B1HW, batch.size_B2) for batch in batches)
+        seat_places(model.decoder, memories, amplitudes=any("amplitudes" in name for name in fresh))
 
 
 def _newest(model: nn.Module, out: Path, job: Job) -> tuple[Path | None, dict[str, int], int]:

@@ -229,7 +229,7 @@ class ImageRecipe:
     run: RunConfig = field(default_factory=RunConfig)
 
     def problems(self) -> list[str]:
-        parts = (self.data, self.tokenizer, self.model, self.mtar, self.sample, self.optim)
+        parts = (self.data, self.tokenizer, self.model, self.mtar, self.sample, self.optim, self.run)
         found = [problem for part in parts for problem in part.problems()]
         side = 2 ** len(self.tokenizer.widths)
         if self.data.size % side:

@@ -93,7 +93,7 @@ class ForesightHead(nn.Module):
         """(B,T,D) after the head's own blocks."""
         rotary = rotary_angles(positions_BT2, *self.rope)
         for block in self.blocks:
-            hidden_BTD = block(hidden_BTD, rotary, None, None, None, None, 0)
+            hidden_BTD, _ = block(hidden_BTD, rotary, None, None, None, None, 0)
         return hidden_BTD
 
     def loss(self, hidden_BTD: Tensor, positions_BT2: Tensor, cells_BM: Tensor, ids_BN: Tensor) -> Tensor:
@@ -219,9 +219,9 @@ def routed_states(model: Generator, x_BTD: Tensor, positions_BT2: Tensor, cells_
         if number == first:
             middle = x_BTD.gather(1, index)
         if first <= number < last:
-            middle = layer(middle, there, None, None, None, None, number)
+            middle, _ = layer(middle, there, None, None, None, None, number)
             if number == last - 1:
                 x_BTD = x_BTD.scatter(1, index, middle)
         else:
-            x_BTD = layer(x_BTD, everywhere, None, None, None, None, number)
+            x_BTD, _ = layer(x_BTD, everywhere, None, None, None, None, number)
     return decoder.norm(x_BTD)

@@ -198,7 +198,7 @@ class TimedStream:
         if self.first is None:
             self.first = (number, now)
         done = number - self.first[0]
-        if done and number % self.every == 0:
+        if done and self.every and number % self.every == 0:
             left = (now - self.first[1]) / done * (self.steps - number)
             print(f"{number} of {self.steps} batches, {left / 60:.0f} min left", flush=True)
         return self.stream.batch(number)

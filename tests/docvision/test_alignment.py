@@ -6,8 +6,9 @@ import math
 import pytest
 import torch
 
-from docvision.alignment import PLACE_HEAD, TEXT_HEAD, best_path, guide_loss, line_places, table_places, watched
+from docvision.alignment import TEXT_HEAD, best_path, guide_loss, line_places, table_places, watched
 from docvision.config import load_recipe
+from docvision.decoder import PLACE_HEAD
 from docvision.encoder import Memory
 from docvision.model import DocVisionModel
 from docvision.tokens import CHARACTERS, Vocabulary

@@ -284,7 +284,10 @@ def constrained_by_hand(model, memory, grammar: TableGrammar, row: int, limit: i
         with torch.no_grad():
             logits = model.decoder.logits(model.decoder(tokens, torch.arange(tokens.shape[1]), alone))[0, -1]
         constraint._mind_limit(state, limit - len(ids))
-        token = int(logits.masked_fill(~torch.from_numpy(state.legal().copy()), -torch.inf).argmax())
+        chances = logits.softmax(-1) * torch.from_numpy(state.legal().copy())
+        first = model.vocabulary.first_x
+        place = chances[first:].sum() > chances[:first].sum()  # all coordinates stand against all else
+        token = int(chances[first:].argmax()) + first if place else int(chances[:first].argmax())
         ids.append(token)
         if token == model.vocabulary.eos:
             break

@@ -12,7 +12,7 @@ from docvision.decode import generate
 from docvision.encoder import Memory
 from docvision.model import DocVisionModel
 from docvision.table_decode import NEAR, PROMPTS, decode_table
-from docvision.table_grammar import TableGrammar
+from docvision.table_grammar import Phase, TableGrammar
 from docvision.tableseq import TableStreamError, ids_to_table, stream_form, table_to_ids
 from docvision.tokens import Vocabulary
 
@@ -91,18 +91,20 @@ def near(chances: torch.Tensor, token: int, vocabulary: Vocabulary) -> torch.Ten
 
 @torch.inference_mode()
 def one_at_a_time(model: DocVisionModel, memory: Memory, prompt: str, limit: int) -> tuple[list[int], list[float]]:
-    """The definition: the best legal token after all tokens so far, without cache and without forced tokens."""
+    """The definition: the best legal token of the likelier class, without cache and without forced tokens."""
     state = TableGrammar(model.vocabulary, text=PROMPTS[prompt]).start()
     ids, scores = [], []
     begin = [model.vocabulary.bos, model.vocabulary.ids[f"<prompt:{prompt}>"]]
-    while not state.done:
+    while state.phase != Phase.DONE:
         if len(ids) + state.closing_cost() > limit:
             state.close("limit")
         tokens = torch.tensor([begin + ids])
         hidden = model.decoder(tokens, torch.arange(tokens.shape[1]), memory)
         chances = model.decoder.logits(hidden[0, -1]).float().log_softmax(-1)
-        legal = torch.from_numpy(state.legal().copy())
-        ids.append(int(chances.masked_fill(~legal, -torch.inf).argmax()))
+        legal = chances.exp() * torch.from_numpy(state.legal().copy())
+        first = model.vocabulary.first_x
+        place = legal[first:].sum() > legal[:first].sum()  # all coordinates stand against all else
+        ids.append(int(legal[first:].argmax()) + first if place else int(legal[:first].argmax()))
         scores.append(float(near(chances, ids[-1], model.vocabulary).logsumexp(0)))
         state.advance(ids[-1])
     return ids, scores
@@ -176,7 +178,7 @@ def test_learnt_tables_come_back():
     model.train()
     optimiser = torch.optim.AdamW(model.decoder.parameters(), lr=2e-2)
     positions = torch.arange(tokens.shape[1] - 1)
-    for _ in range(80):
+    for _ in range(120):
         hidden = model.decoder(tokens[:, :-1], positions, memory)
         targets = tokens[:, 1:].clone()
         targets[:, 0] = 0  # the prompt is given, not learnt

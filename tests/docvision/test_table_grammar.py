@@ -5,7 +5,7 @@ import pytest
 from made_tables import random_table, tables
 
 from docvision.page import Box, Cell, Table
-from docvision.table_grammar import CONTINUED, FIRST, MAX_COLUMNS, TableGrammar, TableState
+from docvision.table_grammar import CONTINUED, FIRST, MAX_COLUMNS, Phase, TableGrammar, TableState
 from docvision.tableseq import COORDINATE_PIXELS, TableStreamError, ids_to_table, table_to_ids
 from docvision.tokens import Vocabulary
 
@@ -21,7 +21,7 @@ def walk(
     On the way the three views of what is legal (options, mask, forced) are held against each other.
     """
     state, ids = grammar.start(size), []
-    while not state.done:
+    while state.phase != Phase.DONE:
         if len(ids) + state.closing_cost() > limit:
             state.close("limit")
         options = state.options()
@@ -111,7 +111,7 @@ def test_closing_takes_no_longer_than_promised(text, boxes):
             other = state.copy()
             other.close("test")
             rest: list[int] = []
-            while not other.done:
+            while other.phase != Phase.DONE:
                 rest.append(int(rng.choice(np.flatnonzero(other.legal()))))
                 other.advance(rest[-1])
             assert len(rest) <= min(budget - 1, state.closing_cost()), (place, rest)
@@ -123,7 +123,7 @@ def test_closing_takes_no_longer_than_promised(text, boxes):
 
 def test_nothing_follows_the_end():
     state = walk(TableGrammar(V), np.random.default_rng(14), 200, (60, 60))[1]
-    assert state.done and not state.legal().any() and state.forced() is None
+    assert state.phase == Phase.DONE and not state.legal().any() and state.forced() is None
 
 
 def at(*tokens: str | int, grammar: TableGrammar | None = None, size: tuple[float, float] | None = None) -> TableState:

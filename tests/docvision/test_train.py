@@ -88,6 +88,16 @@ def test_old_checkpoints_go_and_half_written_ones_are_not_seen(line_shards: str,
     assert [folder.name for folder in checkpoint.checkpoints(tmp_path)] == ["step-0000012", "step-0000013"]
 
 
+def test_every_0_means_at_the_end_and_less_is_told(line_shards: str, tmp_path) -> None:
+    plan = recipe(tmp_path, line_shards, steps=3)
+    plan = dataclasses.replace(plan, run=dataclasses.replace(plan.run, log_every=0, save_every=0, validate_every=0))
+    train_document(plan)
+    assert {line.split(",")[0] for line in curve(tmp_path)} == {"3"}
+    assert [folder.name for folder in checkpoint.checkpoints(tmp_path)] == ["step-0000003"]
+    with pytest.raises(RecipeError, match=r"run\.log_every=-1: at least 0(.|\n)*run\.keep=0: at least 1"):
+        load_recipe("tiny", ["run.log_every=-1", "run.keep=0"])
+
+
 def test_accumulated_batches_give_the_gradient_of_their_mean(line_shards: str) -> None:
     torch.manual_seed(0)
     trainer = DocumentTrainer(DocVisionModel(load_recipe("tiny").model))
