@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections import Counter
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,6 +16,8 @@ MAX_LEVEL = 6
 _PLAIN = str.maketrans("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079", "0123456789")
 CROOKED = 20.0
 """Degrees by which a line of running text may differ from the others of its page."""
+SMALL = 0.88
+"""Height of a footnote's lines as a share of the page's usual one, at most."""
 FLOATS = ("table", "figure", "caption", "footnote")
 RAISED_MARK = re.compile("^[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{1,3}(?=[^\\W\\d_])")
 FOOTNOTE_MARK = re.compile(r"^(?:\d{1,2}|[*\u2020\u2021\u00a7\u00b6#]+|[a-z])(?=[\s.)]|[A-Z\u00c0-\u00de])")
@@ -24,6 +27,7 @@ def finish_document(pages: list[Page]) -> None:
     """Decide what needs all pages, in place: furniture, footnotes, heading levels, list nesting, broken paragraphs."""
     mark_furniture(pages)
     body = _body_size(pages)
+    _mark_counted(pages, body)
     for page in pages:
         _mark_footnotes(page, body)
         _nest_lists(page)
@@ -39,26 +43,38 @@ def block_size(block: Block) -> float:
 
 
 def _body_size(pages: list[Page]) -> float:
+    blocks = [block for page in pages for block in page.blocks]
     weights: Counter[float] = Counter()
-    for page in pages:
-        for block in page.blocks:
-            if block.kind in ("text", "list"):
-                weights[block_size(block)] += len(block.text)
+    for block in [block for block in blocks if block.kind in ("text", "list")] or blocks:
+        weights[block_size(block)] += len(block.text)
     return weights.most_common(1)[0][0] if weights else 10.0
+
+
+def _is_small(block: Block, body: float, page: Page) -> bool:
+    """Whether a block is set smaller than running text; lines read off a picture by their height on the page."""
+    size = block_size(block)
+    if size or not block.lines:
+        return size <= 0.93 * body
+    usual = statistics.median(line.box.height for other in page.blocks for line in other.lines)
+    return _line_height(block) < SMALL * usual
+
+
+def _line_height(block: Block) -> float:
+    return statistics.median(line.box.height for line in block.lines)
 
 
 def _mark_footnotes(page: Page, body: float) -> None:
     for block in page.blocks:
         if block.kind not in ("text", "list") or block.box.y0 < 0.5 * page.height or not block.lines:
             continue
-        if block_size(block) > 0.93 * body or not _is_mark(block.lines[0].text):
+        if not _is_small(block, body, page) or not _is_mark(block.lines[0].text):
             continue
         below = [
             other
             for other in page.blocks
             if other.kind in ("text", "heading") and other.box.y0 > block.box.y1 and other.box.overlap_x(block.box) > 10
         ]
-        if all(block_size(other) < 0.93 * body for other in below):
+        if all(_is_small(other, body, page) for other in below):
             block.kind = "footnote"
             if block.marker:
                 block.text, block.marker = f"{block.marker} {block.text}", ""
@@ -97,6 +113,30 @@ def _notes_table(above: Block, note: Block) -> bool:
     return near and above.kind in ("table", "footnote")
 
 
+def _mark_counted(pages: list[Page], body: float) -> None:
+    """Plain numbered lines that follow each other are items of a list: headings have something below them."""
+    blocks = [block for page in pages for block in page.blocks if block.kind not in ("header", "footer")]
+    numbers = [_item_number(block, body) for block in blocks]
+    items = {i for i, (above, here) in enumerate(pairwise(numbers)) if above and here == above + 1}
+    for index in sorted(items | {i + 1 for i in items}):
+        block = blocks[index]
+        if block.kind == "heading":
+            block.kind, block.level = "list", 0
+            block.marker, _, block.text = block.text.partition(" ")
+
+
+def _item_number(block: Block, body: float) -> int:
+    """Of a list item, or of a heading of one line that looks like running text; else 0."""
+    words = [word for line in block.lines for word in line.words]
+    first = block.marker if block.kind == "list" else block.text.partition(" ")[0]
+    if block.kind == "heading" and (
+        len(block.lines) > 1 or not words or any(word.bold or word.italic or word.size > 1.07 * body for word in words)
+    ):
+        return 0
+    number = first.strip(".()") if block.kind in ("list", "heading") else ""
+    return int(number) if number.isascii() and number.isdigit() else 0
+
+
 def _nest_lists(page: Page) -> None:
     """Nesting of list items by how far their markers are indented."""
     stack: list[float] = []
@@ -105,7 +145,7 @@ def _nest_lists(page: Page) -> None:
             if block.kind not in ("text", "code"):
                 stack = []
             continue
-        x, size = block.lines[0].box.x0, max(block_size(block), 1.0)
+        x, size = block.lines[0].box.x0, block_size(block) or _line_height(block)
         if stack and abs(x - stack[0]) > 20 * size:
             stack = []  # another column
         while stack and x < stack[-1] - 0.6 * size:

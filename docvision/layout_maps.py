@@ -34,6 +34,8 @@ CELL = 8
 LINE_THRESHOLD = 0.4
 LEAST_HEIGHT = 15.0
 """Pixels; height of the lines whose ground is measured, at least."""
+CONTRAST = 50.0
+"""Grey levels between the darkest and the lightest of a figure, at least: photographs and drawings have more."""
 MIN_REGION = 12
 """Cells of the smallest table or figure."""
 ALL_TABLE = (0.3, 0.6)
@@ -63,7 +65,7 @@ def layout_from_maps(maps: StructureMaps, image: Image.Image) -> list[Block]:
     figures = [
         Item(box, "figure")
         for box in regions(classes == FIGURE)
-        if not any(box.coverage(table.box) > 0.5 for table in tables)
+        if _is_drawn(image, box) and not any(_overlap(box, table.box) for table in tables)
     ]
     items = []
     for line in lines:
@@ -241,8 +243,17 @@ def _filled(block: Block) -> list[int]:
     return [sum(cell.row == row and cell.text_box is not None for cell in table.cells) for row in range(table.rows)]
 
 
-def _overlap(area: Box, net: Box) -> bool:
-    return max(area.coverage(net), net.coverage(area)) > 0.5
+def _overlap(one: Box, other: Box) -> bool:
+    return max(one.coverage(other), other.coverage(one)) > 0.5
+
+
+def _is_drawn(image: Image.Image, box: Box) -> bool:
+    """Whether something is to be seen in a part of the picture: paper and a flat fill are no figures."""
+    x0, y0, x1, y1 = (int(v) for v in box.clip(*image.size))
+    if x1 <= x0 or y1 <= y0:
+        return False
+    levels = np.asarray(image.crop((x0, y0, x1, y1)).convert("L"), dtype=np.float32)
+    return float(np.percentile(levels, 99) - np.percentile(levels, 1)) > CONTRAST
 
 
 def _table_areas(classes: NDArray[np.int64], image: Image.Image, lines: Sequence[Item]) -> list[Box]:

@@ -263,15 +263,15 @@ def split_items(block: Block) -> list[Block]:
         if DASH.match(mark) and not above and not SENTENCE_END.search(block.lines[index - 1].text):
             starts[index] = ""
     blocks: list[Block] = []
+    gaps = [below.box.y0 - above.box.y1 for above, below in pairwise(block.lines)]
+    usual = statistics.median(gaps) if gaps else 0.0
     for line, mark in zip(block.lines, starts, strict=True):
         listed = bool(mark) and (counted or block.kind == "list" or not _number(mark))
         last = blocks[-1] if blocks else None
         indent = (line.box.x0 - last.lines[0].box.x0) / line.box.height if last and last.marker else 0.0
         if listed:
             blocks.append(replace(block, kind="list", lines=[line], marker=mark))
-        elif (
-            last is None or indent < -0.5 or (last.marker and indent < 0.4 and SENTENCE_END.search(last.lines[-1].text))
-        ):
+        elif last is None or indent < -0.5 or (last.marker and indent < 0.4 and _is_over(last, line, usual)):
             blocks.append(replace(block, kind="text" if last else block.kind, lines=[line], marker=""))
         else:
             last.lines.append(line)
@@ -280,6 +280,12 @@ def split_items(block: Block) -> list[Block]:
     for item in blocks:
         item.box = bounding_box(line.box for line in item.lines)
     return blocks
+
+
+def _is_over(item: Block, line: Line, usual: float) -> bool:
+    """Whether a list item ends above a line at its marker: with a sentence, or with more white than is usual."""
+    last = item.lines[-1]
+    return bool(SENTENCE_END.search(last.text)) or line.box.y0 - last.box.y1 > usual + 0.3 * line.box.height
 
 
 def mark_counted(blocks: Sequence[Block]) -> None:

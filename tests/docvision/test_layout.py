@@ -189,6 +189,36 @@ def test_a_centred_caption_of_two_lines_is_one_block(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("around", [LOREM, ""], ids=["between paragraphs", "alone"])
+def test_plain_numbered_lines_are_a_list_and_no_headings(tmp_path: Path, around: str) -> None:
+    items = "\n".join(
+        f"    + {text}" for text in ("Flour, sugar and butter", "Call the number 0800 1234", "Six fresh eggs")
+    )
+    (page,) = parse(tmp_path, f"{around}\n{items}\n\n{around}")
+    listed = [block for block in page.blocks if block.kind == "list"]
+    assert [block.marker for block in listed] == ["1.", "2.", "3."]
+    assert [block.text for block in listed][0::2] == ["Flour, sugar and butter", "Six fresh eggs"]
+    headed = f'#set heading(numbering: "1.")\n= Introduction to rivers\n{LOREM}\n= Sand and silt in them\n{LOREM}'
+    (page,) = parse(tmp_path, headed)
+    assert texts(page, "heading") == ["1. Introduction to rivers", "2. Sand and silt in them"]
+
+
+def test_a_long_list_of_a_scan_keeps_one_level_and_has_no_footnotes() -> None:
+    """Lines read off a picture have no words and no font sizes, and stand a pixel or two apart from their column."""
+
+    def block(kind: str, text: str, top: float, left: float, marker: str = "") -> Block:
+        box = Box(left, top, left + 200, top + 14)
+        return Block(kind, box, text, [Line(f"{marker} {text}", box, source="model")], marker=marker, source="model")
+
+    items = [block("list", "an item", 30.0 * n, 100 + n % 3, f"{n}.") for n in range(1, 25)]
+    small = block("text", "1) a note in small print", 760, 100)
+    small.lines = [Line(small.text, Box(100, 760, 300, 769), source="model")]
+    page = Page(1, 600, 800, [*items, small])
+    finish_document([page])
+    assert {(item.kind, item.level) for item in page.blocks[:-1]} == {("list", 0)}
+    assert page.blocks[-1].kind == "footnote"
+
+
 def test_footnotes_stand_behind_the_text_of_the_page(tmp_path: Path) -> None:
     source = f"""
     #set page(width: 400pt, height: 300pt, margin: 40pt, columns: 2, numbering: "1")

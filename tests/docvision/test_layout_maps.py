@@ -139,3 +139,17 @@ def test_one_wide_gap_between_two_words_makes_no_columns() -> None:
     ]
     found = layout_from_maps(as_prediction(Page(1, WIDTH, HEIGHT, blocks, pixels=(WIDTH, HEIGHT))), image)
     assert [round(line.box.x0, -1) for block in found for line in block.lines] == [300, 230, 300, 100]
+
+
+@pytest.mark.parametrize(("fill", "seen"), [(255, 0), (200, 0), (None, 1)], ids=["paper", "flat fill", "drawing"])
+def test_a_figure_is_where_something_is_drawn(fill: int | None, seen: int) -> None:
+    image = Image.new("L", (WIDTH, HEIGHT), 255)
+    draw = ImageDraw.Draw(image)
+    block = text_block(draw, "text", ["A line of text above"], 40, 30)
+    area = Box(80, 160, 320, 320)
+    if fill is None:
+        draw.ellipse(tuple(area), outline=0, width=3)
+    else:
+        draw.rectangle(tuple(area.pad(16)), fill=fill)
+    page = Page(1, WIDTH, HEIGHT, [block, Block("figure", area)], pixels=(WIDTH, HEIGHT))
+    assert [found.kind for found in layout_from_maps(as_prediction(page), image)] == ["text", *["figure"] * seen]

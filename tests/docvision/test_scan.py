@@ -198,6 +198,16 @@ def test_a_dash_inside_a_sentence_and_one_asterisk_are_no_list() -> None:
     assert [item.marker for item in stars] == ["*", "*"]
 
 
+def test_more_white_than_usual_ends_a_list() -> None:
+    block = item_block(["1. flour", "2. six fresh eggs", "All of this is", "beaten well"], left=[80, 80, 80, 80])
+    assert len(scan.split_items(block)) == 2
+    for line in block.lines[2:]:
+        line.box = line.box.shift(0, 8)
+    assert [[line.text for line in item.lines] for item in scan.split_items(block)] == [
+        ["1. flour"], ["2. six fresh eggs"], ["All of this is", "beaten well"],
+    ]  # fmt: skip
+
+
 def test_neighbouring_blocks_with_numbers_in_order_are_items_and_sections_are_not() -> None:
     blocks = [item_block([text]) for text in ("1. flour", "2. eggs", "and then", "3. sugar")]
     scan.mark_counted(blocks)
