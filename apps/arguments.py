@@ -64,6 +64,8 @@ def check_model(model: str, device: str) -> None:
     import torch
 
     kind, _, number = device.partition(":")
+    if number and not number.isdecimal():
+        raise typer.BadParameter(f"{device!r} is not like cpu, cuda or cuda:1.", param_hint="--device")
     count = torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
     if int(number or 0) >= count:
         raise typer.BadParameter(

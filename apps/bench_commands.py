@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from apps.arguments import LAYOUT, UsageError, one_of
+from apps.arguments import LAYOUT, UsageError, check_model, one_of
 from apps.console import FAILED, PARTIAL, Debug, missing, say, show
 
 bench = typer.Typer(
@@ -197,10 +197,14 @@ def bench_decode(
     data: Annotated[
         list[Path] | None,
         typer.Option(
-            exists=True, file_okay=False, help="Shards or PDFs; may be repeated.", show_default="drawn on the spot"
+            exists=True,
+            help="PDF, or folder of shards or PDFs; may be repeated.",
+            show_default="drawn on the spot",
         ),
     ] = None,
-    tasks: Annotated[str, typer.Option(help="Some of text,born_digital,table.")] = "text,born_digital,table",
+    tasks: Annotated[
+        str | None, typer.Option(help="Some of text,born_digital,table.", show_default="all that the data has")
+    ] = None,
     accept: Annotated[
         str, typer.Option(help="For methods that name none: some of exact,all,confidence(TAU).")
     ] = "exact",
@@ -220,15 +224,19 @@ def bench_decode(
     """
     from apps import bench_decode as benchmarks
     from apps.bench import table
-    from apps.decode_samples import Bounds
+    from apps.decode_samples import TASKS, Bounds, present
     from docvision.model import DocVisionModel
 
+    check_model(model, device)
     loaded = DocVisionModel.from_pretrained(model, device)
     try:
         sizes = [whole(part, "--batch") for part in parts(batch)]
         names = benchmarks.crossed(parts(methods or ",".join(["ctc", "textlayer", *loaded.methods])), parts(accept))
         bounds = Bounds(limit, max_width, max_cells)
-        report = benchmarks.bench(loaded, names, data or (), parts(tasks), sizes, bounds, tokens)
+        chosen = list(present(data or (), bounds)) if tasks is None else parts(tasks)
+        if tasks is None and len(chosen) < len(TASKS):
+            say(f"--data has no samples of {', '.join(task for task in TASKS if task not in chosen)}: left out")
+        report = benchmarks.bench(loaded, names, data or (), chosen, sizes, bounds, tokens)
     except ValueError as error:
         raise UsageError(str(error)) from None
     show(table([{key: row[key] for key in benchmarks.SHOWN} for row in report["rows"]]))

@@ -9,7 +9,7 @@ end-to-end ratio only.  A method is written ``name``, ``name/accept`` or ``name/
 
 Tasks: ``text`` (line crops), ``born_digital`` (line crops of a PDF with the words of its text layer as hints) and
 ``table`` (structure streams inside the table grammar).  Data are folders of shards of lines or tables, or of PDFs;
-without any, a few lines and tables are drawn on the spot.
+or single PDFs; without any, a few lines and tables are drawn on the spot.
 
 In tables the grammar's forced tokens cost no forward of their own for any method, plain decoding included, so plain
 decoding wins more than one token a forward there; ``gain`` is a method's tokens a forward over those of plain decoding.
@@ -17,6 +17,8 @@ decoding wins more than one token a forward there; ``gain`` is a method's tokens
 
 from __future__ import annotations
 
+import inspect
+import sys
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -33,6 +35,7 @@ from docvision import methods as registry
 from docvision.accept import Policy
 from docvision.decode import Decoded, Hints, Plan, decode
 from docvision.encoder import Memory
+from docvision.methods.base import Drafter, Method
 from docvision.metrics import error_rate
 from docvision.model import DocVisionModel, pad_images
 from docvision.pace import clock
@@ -107,12 +110,27 @@ def check(model: DocVisionModel, names: Sequence[str]) -> None:
     """Find out before the first forward whether everything asked for can run.
 
     Raises:
-        ValueError: an unknown method or policy, or a method whose weights the model lacks.
+        ValueError: an unknown method, policy or option, or a method whose weights the model lacks.
     """
     for name in names:
         plan = plan_of(name, 1)
-        registry.get(model, plan.method)
+        method = registry.get(model, plan.method)
         Policy.parse(plan.accept)
+        known = [*_draft_options(method), "fallback"]
+        for option in plan.draft:
+            if option not in known:
+                raise ValueError(f"method {name!r}: no option {option!r}, only {', '.join(known)}")
+
+
+def _draft_options(method: Method) -> list[str]:
+    """What a method's drafter may be told: the parameters with defaults of the drafter in the method's file."""
+    drafters = [
+        kind
+        for kind in vars(sys.modules[type(method).__module__]).values()
+        if isinstance(kind, type) and issubclass(kind, Drafter) and kind.__module__ == type(method).__module__
+    ]
+    parameters = [item for kind in drafters for item in inspect.signature(kind).parameters.values()]
+    return [item.name for item in parameters if item.default is not item.empty]
 
 
 def bench(
@@ -129,7 +147,7 @@ def bench(
     Args:
         model: in evaluation mode.
         methods: as in the title of this file; plain decoding is always among them.
-        data: folders of shards or PDFs; none for lines and tables drawn on the spot.
+        data: PDFs, or folders of shards or PDFs; none for lines and tables drawn on the spot.
         tasks: of apps.decode_samples.TASKS.
         batches: rows decoded together.
         bounds: how many samples of each task, and how large.

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from apps.arguments import TABLE_READERS, UsageError, one_of
+from apps.arguments import TABLE_READERS, UsageError, check_model, one_of
 from apps.bench_commands import bench, parts
 from apps.console import FAILED, PARTIAL, Debug, missing, say, show
 
@@ -69,6 +69,7 @@ def bench_table_speed(
         if not found or not all(1 <= int(number) <= 60 for number in found.groups()):
             raise UsageError(f"--sizes {part!r}: rows x columns, each from 1 to 60, such as 10x8")
         chosen.append((int(found[1]), int(found[2])))
+    check_model(model, device)
     report = benchmarks.measure(DocVisionModel.from_pretrained(model, device), chosen, rounds)
     show(table([{key: row[key] for key in benchmarks.SHOWN} for row in report["rows"]]))
     if len(chosen) > 1:
@@ -108,6 +109,7 @@ def bench_table_streams(
     names = parts(readers)
     for name in names or [""]:
         one_of(name, (benchmarks.DECODER, *TABLE_READERS), "--readers")
+    check_model(model, device)
     try:
         places = benchmarks.load(data, limit, cells)
     except DataError as error:

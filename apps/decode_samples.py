@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +22,10 @@ SPOKEN = (
     "The quick brown fox jumps over the lazy dog. Invoice no. 2024-1187 of 12 March, total 1,204.50 EUR. "
     "Table 3 lists the measured values; see section 4.2 for the method and its limits. Kind regards, A. Smith"
 )
+
+
+class NoSamples(ValueError):
+    """There is data, but none of it is for the task."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +55,43 @@ def load(task: str, folders: Sequence[Path], bounds: Bounds) -> list[Sample]:
 
     Args:
         task: one of TASKS. Lines of shards come with their own text as the words of a text layer.
-        folders: shards of lines or tables, or PDFs.
+        folders: of shards of lines or tables, or of PDFs; or single PDFs.
         bounds: how many and how large.
 
     Raises:
-        ValueError: no such task, or no data for it.
+        NoSamples: no data for the task.
+        ValueError: no such task, or a file that is no PDF.
     """
     if task not in TASKS:
         raise ValueError(f"task {task!r}: one of {', '.join(TASKS)}")
     if not folders:
         return list((_drawn_tables if task == "table" else _drawn_lines)(bounds.samples))
     for folder in folders:
-        pdfs = sorted(folder.glob("*.pdf"))
+        if folder.is_file() and folder.suffix.lower() != ".pdf":
+            raise ValueError(f"{folder} is no PDF: give PDFs, or folders of shards or PDFs")
+        pdfs = [folder] if folder.is_file() else sorted(folder.glob("*.pdf"))
         found = _from_pdfs(pdfs, task, bounds.width) if pdfs else _from_shards(folder, task, bounds)
         samples = list(islice(found, bounds.samples))
         if samples:
             return samples
-    raise ValueError(f"task {task}: no samples in {', '.join(map(str, folders))}: give a --data folder with some")
+    raise NoSamples(f"task {task}: no samples in {', '.join(map(str, folders))}: give --data with some")
+
+
+def present(folders: Sequence[Path], bounds: Bounds) -> tuple[str, ...]:
+    """The tasks that :func:`load` has samples for.
+
+    Raises:
+        NoSamples: there are none at all.
+        ValueError: a file that is no PDF, or a folder without shards and PDFs.
+    """
+    found = []
+    for task in TASKS:
+        with suppress(NoSamples):
+            load(task, folders, replace(bounds, samples=1))
+            found.append(task)
+    if not found:
+        raise NoSamples(f"no samples of any task in {', '.join(map(str, folders))}: give --data with lines or tables")
+    return tuple(found)
 
 
 def _drawn_lines(limit: int) -> Iterator[Sample]:
@@ -134,7 +159,7 @@ def _from_shards(folder: Path, task: str, bounds: Bounds) -> Iterator[Sample]:
         for index in range(count):
             row = shards.row(shard, index)
             if task != "table":
-                if "text" not in row:
+                if not {"text", "width"} <= row.keys():
                     return
                 if row["width"] <= bounds.width:
                     yield Sample(to_float(_image(row)), row["text"], tuple(row["text"].split()))

@@ -76,6 +76,15 @@ class PictureBatch:
     size_B2: Tensor
 
 
+COLUMNS = {
+    "tables": {"image", "document", "rows", "columns"},
+    "lines": {"image", "text", "width"},
+    "pages": {"image", "document"},
+    "maps": {"image"},
+}
+"""What the rows of a task's shards must hold, by its kind."""
+
+
 class Shards:
     """Random access to the rows of a folder of Parquet shards, a few shards in memory at a time."""
 
@@ -86,9 +95,15 @@ class Shards:
             raise DataError("training data needs pyarrow: pip install 'docvision[train]'") from error
         self.parquet = parquet
         self.files = sorted(Path(folder).glob("*.parquet"))
+        if not self.files and any(Path(folder).glob("*.tar")):
+            raise DataError(
+                f"{folder}: its shards are in the other format, webdataset (*.tar): make them with"
+                " docvision make RECIPE -o FOLDER --format parquet"
+            )
         if not self.files:
             raise DataError(f"{folder}: no *.parquet shards: make them with docvision make RECIPE -o {folder}")
         self.rows = [parquet.read_metadata(file).num_rows for file in self.files]
+        self.columns = set(parquet.read_schema(self.files[0]).names)
         self.held = held
         self._tables: OrderedDict[int, Any] = OrderedDict()
 
@@ -116,6 +131,7 @@ class Stream:
         self.vocabulary = vocabulary
         self.seed = seed
         self.shards = Shards(folder or task.data)
+        _check_columns(self.shards.columns, task.kind, folder or task.data)
         self.sizes = [self._sizes(shard) for shard in range(len(self.shards.files))]
         self.eligible = [self._eligible(shard) for shard in range(len(self.shards.files))]
         self.per_shard = [-(-len(rows) // task.batch) for rows in self.eligible]
@@ -173,6 +189,14 @@ class Stream:
         batches = rng.permutation(self.per_shard[shard])
         start = int(batches[place]) * self.task.batch
         return ordered[start : start + self.task.batch].tolist()
+
+
+def _check_columns(found: set[str], kind: str, folder: str) -> None:
+    if COLUMNS[kind] <= found:
+        return
+    held = next((name for name, columns in COLUMNS.items() if columns <= found), f"columns {', '.join(sorted(found))}")
+    wanted = "pages" if kind == "maps" else kind
+    raise DataError(f"{folder} holds {held}, task {kind} needs {wanted}: docvision make {wanted} -o FOLDER")
 
 
 def line_batch(rows: list[dict[str, Any]], vocabulary: Vocabulary) -> LineBatch:

@@ -80,13 +80,16 @@ def save_weights(module: nn.Module, folder: Path, dtype: torch.dtype | None = No
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
 
-def load_weights(module: nn.Module, folder: Path, fresh: str = "methods.") -> list[str]:
+def load_weights(
+    module: nn.Module, folder: Path, fresh: str = "methods.", remedy: str = f"check {CONFIG}"
+) -> list[str]:
     """Load strictly, but for ``methods.*``: a method's extra weights may be there or not on either side.
 
     Args:
         module: what is filled.
         folder: of a model or a checkpoint.
         fresh: start of the names that the file may lack: they stay as they are.
+        remedy: what to do where the file does not fit.
 
     Returns:
         The names that the file lacks.
@@ -103,7 +106,7 @@ def load_weights(module: nn.Module, folder: Path, fresh: str = "methods.") -> li
     if missing or extra or wrong:
         parts = ((missing, "missing"), (extra, "unknown"), (wrong, "of another shape"))
         told = "; ".join(f"{len(names)} {what} ({names[0]}, ...)" for names, what in parts if names)
-        raise CheckpointError(f"{folder / WEIGHTS} does not fit this model: tensors {told}; check {CONFIG}")
+        raise CheckpointError(f"{folder / WEIGHTS} does not fit this model: tensors {told}; {remedy}")
     module.load_state_dict({name: value for name, value in tensors.items() if name in own}, strict=False)
     return lacking
 

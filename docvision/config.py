@@ -5,6 +5,7 @@ A field's docstring says its unit.  How YAML and ``key=value`` overrides become 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -193,6 +194,15 @@ class OptimConfig:
         found = []
         if self.steps < 1 or self.accumulate < 1:
             found.append(f"optim.steps={self.steps} and optim.accumulate={self.accumulate}: at least 1")
+        if not 0 < self.lr < math.inf:
+            found.append(f"optim.lr={self.lr}: above 0, such as 1e-3")
+        if min(self.warmup, self.weight_decay) < 0 or not self.clip > 0:
+            found.append(
+                f"optim.warmup={self.warmup} and optim.weight_decay={self.weight_decay} are at least 0,"
+                f" optim.clip={self.clip} is above 0"
+            )
+        if not all(0 <= beta < 1 for beta in self.betas):
+            found.append(f"optim.betas={list(self.betas)}: each at least 0 and below 1")
         if not 0 <= self.decay <= 1:
             found.append(f"optim.decay={self.decay}: a share between 0 and 1")
         if self.frozen_stages < 0 or not 0 < self.layer_decay <= 1:

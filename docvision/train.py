@@ -129,6 +129,8 @@ def fit(model: nn.Module, job: Job, optim: OptimConfig, run: RunConfig) -> dict[
                 _log(out, step, report)
         if run.due(run.save_every, step) or last:
             accelerator.wait_for_everyone()
+    if accelerator.is_main_process and job.save_model:
+        print(f"trained: the model is in {checkpoint.checkpoints(out)[-1] / 'model'}", flush=True)
     return report
 
 
@@ -274,8 +276,7 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
         fresh = [name for name in fresh if name in lacking]
     for method, options in recipe.model.methods.items():
         methods.attach(model, method, options)  # starts from the core's own layers
-    if folder and recipe.model.methods:
-        # and goes on from its own weights where there are any
+    if folder and recipe.model.methods:  # and goes on from its own weights where there are any
         checkpoint.load_weights(model, folder, fresh="decoder.coordinates.")
     if not recipe.optim.core:
         model.requires_grad_(False)
@@ -298,13 +299,12 @@ def train_document(recipe: TrainRecipe) -> dict[str, float]:
         _seat(model, tables, fresh)
     out.mkdir(parents=True, exist_ok=True)
     dump_recipe(recipe, out / "recipe.yaml")
+    checked = recipe.run.validate_samples, recipe.loss
     job = Job(
         streams=dict(streams),
         shares=shares,
         objective=lambda module, batch, noise: module(batch, recipe.loss, noise),
-        validate=(lambda module: validate_document(module, held_out, recipe.run.validate_samples, recipe.loss))
-        if held_out
-        else None,
+        validate=(lambda model: validate_document(model, held_out, *checked)) if held_out else None,
         save_model=lambda module, folder: module.model.save_pretrained(folder),
         divisible=True,
     )
@@ -327,12 +327,12 @@ def _newest(model: nn.Module, out: Path, job: Job) -> tuple[Path | None, dict[st
         return None, dict.fromkeys(job.streams, 0), 0
     folder = found[-1]
     state = checkpoint.read_state(folder)
+    remedy = f"{out} holds a run of another recipe: choose another run.out or remove it"
     if set(state["counts"]) != set(job.streams):
         raise checkpoint.CheckpointError(
-            f"{folder} was trained on {sorted(state['counts'])}, the recipe has {sorted(job.streams)}:"
-            " choose another run.out"
+            f"{folder} was trained on {sorted(state['counts'])}, the recipe has {sorted(job.streams)}; {remedy}"
         )
-    checkpoint.load_weights(model, folder / "trainer")
+    checkpoint.load_weights(model, folder / "trainer", remedy=remedy)
     return folder, state["counts"], state["step"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from apps import bench_decode, decode_samples
+from apps import bench_decode, cli, decode_samples
 from docvision.config import DecoderConfig, EncoderConfig, ModelConfig
 from docvision.decode import Decoded
 from docvision.model import DocVisionModel
@@ -96,6 +96,8 @@ def test_a_difference_at_a_tie_is_told_apart_from_a_fault() -> None:
         ("ctc/sometimes", "exact, all or confidence"),
         ("pmtp", "no weights for pmtp: train them"),
         ("ctx", "did you mean ctc"),
+        ("textlayer/accept=3", "no option 'accept', only nodes, fallback"),
+        ("ctc/exact/nodes=3", "no option 'nodes', only fallback"),
     ],
 )
 def test_wrong_methods_are_told(text: str, message: str) -> None:
@@ -116,6 +118,26 @@ def test_tasks_without_data_are_told() -> None:
         decode_samples.load("tables", [], decode_samples.Bounds())
     with pytest.raises(ValueError, match="no samples"):
         decode_samples.load("table", [EXAMPLES], decode_samples.Bounds())
+
+
+def test_a_single_pdf_is_data_and_tasks_that_it_lacks_are_left_out(tmp_path, capsys) -> None:
+    pdf, out = sorted(EXAMPLES.glob("*.pdf"))[0], tmp_path / "report.json"
+    arguments = ["bench", "decode", "--data", str(pdf), "--methods", "ctc", "--limit", "1", "--tokens", "16"]
+    assert cli.main([*arguments, "--batch", "1", "--json", str(out)]) == 0
+    assert "no samples of table: left out" in capsys.readouterr().err
+    assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"text", "born_digital"}
+    assert cli.main([*arguments, "--tasks", "table"]) == 2
+    assert "task table: no samples" in capsys.readouterr().err
+    assert cli.main(["bench", "decode", "--data", __file__]) == 2
+    assert "is no PDF" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["decode"], ["table-speed"], ["table-streams", str(EXAMPLES)]])
+def test_models_and_devices_that_are_not_there_are_wrong_use(command: list[str], capsys) -> None:
+    assert cli.main(["bench", *command, "--device", "cuda:77"]) == 2
+    assert "cuda:77 is not there" in capsys.readouterr().err
+    assert cli.main(["bench", *command, "--model", "docvision-tin"]) == 2
+    assert "did you mean docvision-tiny" in capsys.readouterr().err
 
 
 def test_drawn_tables_have_a_stream_inside_the_grammar() -> None:

@@ -359,3 +359,28 @@ def test_coordinate_loss_prefers_the_near_miss() -> None:
     other_axis = logits.clone()
     other_axis[0, 10] = 20.0
     assert coordinate_loss(other_axis, target, 0, 64) > coordinate_loss(near, target, 0, 64)
+
+
+def test_shards_of_another_kind_or_format_are_told(line_shards: str, tmp_path) -> None:
+    with pytest.raises(DataError, match=r"holds lines, task tables needs tables: docvision make tables -o"):
+        Stream(TaskConfig("tables", line_shards), Vocabulary(), 0)
+    parquet.write_table(arrow.Table.from_pylist([table_row() | {"rows": 3, "columns": 3}]), tmp_path / "0.parquet")
+    with pytest.raises(DataError, match=f"{tmp_path} holds tables, task lines needs lines"):
+        Stream(TaskConfig("lines", str(tmp_path)), Vocabulary(), 0)
+    (tmp_path / "0.parquet").rename(tmp_path / "0.tar")
+    with pytest.raises(DataError, match=r"other format, webdataset.*--format parquet"):
+        Stream(TaskConfig("lines", str(tmp_path)), Vocabulary(), 0)
+
+
+def test_rates_that_cannot_train_are_told_with_the_recipe() -> None:
+    with pytest.raises(RecipeError, match=r"optim\.lr=-1\.0: above 0(.|\n)*optim\.warmup=-1 (.|\n)*optim\.betas"):
+        load_recipe("tiny", ["optim.lr=-1", "optim.warmup=-1", "optim.betas=[1, 0.9]"])
+
+
+def test_a_run_says_where_its_model_is_and_another_model_is_told(line_shards: str, tmp_path, capsys) -> None:
+    train_document(recipe(tmp_path, line_shards, steps=1))
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f"the model is in {tmp_path / 'step-0000001' / 'model'}")
+    DocVisionModel.from_pretrained(tmp_path / "step-0000001" / "model")
+    plan = recipe(tmp_path, line_shards, steps=2)
+    with pytest.raises(checkpoint.CheckpointError, match=rf"{tmp_path} holds a run of another recipe: choose another"):
+        train_document(dataclasses.replace(plan, model=dataclasses.replace(plan.model, width=64)))
