@@ -23,7 +23,7 @@ from gradio.processing_utils import hash_file
 
 from apps import demo_race
 from apps import demo_views as views
-from apps.demo_desk import Desk, decodings, write_archive, write_csv
+from apps.demo_desk import Desk, address_problem, decodings, write_archive, write_csv
 from apps.demo_drawing import GUIDANCE, MAX_SEED, MOST, Order, OrderError, classes
 from apps.demo_process import MAX_WAITING, WorkStopped
 from apps.demo_visits import Limits, Visit, VisitError, edit_table, table_rows
@@ -37,6 +37,7 @@ PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 QUICK: dict[str, Any] = {**PRIVATE, "queue": False, "show_progress": "hidden"}
 LONG: dict[str, Any] = {**PRIVATE, "concurrency_limit": MAX_WAITING, "show_progress": "hidden"}
 Parts = dict[str, Any]
+Updates = Iterator[tuple[Any, ...]]
 
 
 class Demo:
@@ -66,7 +67,7 @@ class Demo:
 
     def read(
         self, files: list[str] | None, pages: str, text: str, decoding: str, password: str, request: gr.Request
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Updates:
         """Read the uploads one after another: (status, chooser, welcome, results, read, stop)."""
         if not files:
             raise gr.Error("Choose a file first.", print_exception=False)
@@ -165,7 +166,7 @@ class Demo:
         method: str,
         accept: str,
         request: gr.Request,
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Updates:
         """Tokens as they arrive: (status, race, watch, stop)."""
         visit = self.visit(request)
         opened = visit.chosen(index)
@@ -179,13 +180,11 @@ class Demo:
         except (VisitError, WorkStopped) as error:
             yield views.problem(str(error)), gr.skip(), *ready
 
-    def order(
-        self, label: str, seed: float | None, guidance: float, count: int, request: gr.Request
-    ) -> Iterator[tuple[Any, ...]]:
+    def order(self, label: str, seed: int | None, guidance: float, count: int, request: gr.Request) -> Updates:
         """Images of a class: (status, images, draw, stop)."""
         busy, ready = ((gr.update(interactive=not on), gr.update(visible=on)) for on in (True, False))
         try:
-            order = Order(label, int(seed or 0), float(guidance), int(count))
+            order = Order(label, seed or 0, guidance, count)
             for line, images, sheet in self.desk.draw(self.visit(request), order):
                 yield views.status(line, len(images) / order.count), views.images(order, images, sheet), *busy
             yield views.status(f"{order.count} images drawn."), gr.skip(), *ready
@@ -366,15 +365,14 @@ def serving(
         model: packaged name or folder of the model.
 
     Raises:
-        OSError: the address is taken.
+        OSError: the address is taken, or cannot be listened at.
     """
-    limits = limits or Limits()
     root = Path(tempfile.mkdtemp(prefix="docvision-demo-"))
-    demo = Demo(root, limits, readers, model)
+    demo = Demo(root, limits or Limits(), readers, model)
     os.environ["GRADIO_TEMP_DIR"] = str(demo.cache)
     blocks = build(demo)
     try:
-        yield _launch(blocks, host, port, limits.max_mb)
+        yield _launch(blocks, host, port, demo.desk.limits.max_mb)
     finally:
         blocks.close()
         demo.desk.close()
@@ -389,6 +387,8 @@ def _launch(blocks: gr.Blocks, host: str, port: int, max_mb: int) -> str:
             max_file_size=f"{max_mb}mb", ssr_mode=False, footer_links=["api"], theme=theme(),
             css=views.CSS, head=views.HEAD, run_history=False, enable_monitoring=False, show_error=True,
         )[1]  # fmt: skip
+    except OSError as error:
+        raise OSError(address_problem(host, port)) from error
     except ValueError as error:  # it asks its own page whether it is there
         raise OSError(f"{host} does not answer itself: a proxy is in between, or the machine is too busy") from error
 

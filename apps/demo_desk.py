@@ -26,6 +26,9 @@ REFRESH_S = 0.12
 """Between two pictures of something that goes on."""
 WAIT_S = 300
 """For the model to be loaded when the demo starts."""
+PRIVILEGED = 1024
+"""Ports below it belong to the administrator on most systems."""
+OWN_HOSTS = ("127.0.0.1", "localhost", "0.0.0.0", "::1")
 
 
 class Desk:
@@ -119,13 +122,8 @@ class Desk:
                 yield f"{path.name}: {line}", done / total if total else None
         finally:
             steps.close()
-        if progress.document is None:
-            return
-        if progress.count > len(progress.selected) == self.limits.max_pages:
-            progress.document.warnings.append(
-                f"this demo reads {self.limits.max_pages} of the {progress.count} pages at once: choose others"
-            )
-        visit.add(path, progress.document, password)
+        if progress.document is not None:
+            visit.add(path, progress.document, password, progress.cut)
 
     def watch(
         self, visit: Visit, opened: Opened | None, number: int, block: int, method: str, accept: str
@@ -206,9 +204,9 @@ class Desk:
                 pass
         except (VisitError, WorkStopped) as error:
             return {"name": upload.name, "status": "failed", "error": str(error)}
-        document = visit.opened[-1].document
-        told = {"markdown": export.to_markdown(document), "document": export.to_json(document)}
-        return {"name": upload.name, "status": document.status, **told}
+        opened = visit.opened[-1]
+        told = {"markdown": export.to_markdown(opened.document), "document": export.to_json(opened.document)}
+        return {"name": upload.name, **opened.outcome(), **told}
 
     def drawn(self, order: Order) -> dict[str, Any]:
         """Images of an order as PNG in base64, and one picture of all."""
@@ -238,6 +236,16 @@ def write_csv(opened: Opened, number: int) -> Path:
     path = opened.folder / f"{opened.name}.p{page}-t{on_page}.csv"
     path.write_text(export.table_to_csv(table), "utf-8")
     return path
+
+
+def address_problem(host: str, port: int) -> str:
+    """Why a server could not listen there, in one line."""
+    if not port:
+        return f"no free port was found at {host}: give a --port"
+    why = "taken, or needs more rights" if port < PRIVILEGED else "taken"
+    if host not in OWN_HOSTS:
+        why += f", or {host} is no address of this machine"
+    return f"port {port} is {why}: give another --port, or --port 0"
 
 
 def _waiting(before: int) -> str:

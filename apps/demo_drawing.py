@@ -47,12 +47,23 @@ class Order:
     def __post_init__(self) -> None:
         if self.label not in classes():
             raise OrderError(f"no class {self.label!r}: one of {', '.join(classes())}")
-        if not 0 <= self.seed <= MAX_SEED:
+        if not _whole(self.seed, 0, MAX_SEED):
             raise OrderError(f"seed {self.seed}: a whole number from 0 to {MAX_SEED}")
-        if not GUIDANCE[0] <= self.guidance <= GUIDANCE[1]:
-            raise OrderError(f"guidance {self.guidance:g}: from {GUIDANCE[0]:g} to {GUIDANCE[1]:g}")
-        if not 1 <= self.count <= MOST:
-            raise OrderError(f"{self.count} images: from 1 to {MOST}")
+        low, high = GUIDANCE
+        if isinstance(self.guidance, bool) or not isinstance(self.guidance, int | float):
+            raise OrderError(f"guidance {self.guidance}: a number from {low:g} to {high:g}")
+        if not low <= self.guidance <= high:
+            raise OrderError(f"guidance {self.guidance:g}: from {low:g} to {high:g}")
+        if not _whole(self.count, 1, MOST):
+            raise OrderError(f"{self.count} images: from 1 to {MOST}, a whole number")
+        for name in ("seed", "count"):  # JavaScript and JSON know 8.0 and 8 as one
+            object.__setattr__(self, name, int(getattr(self, name)))
+
+
+def _whole(value: object, low: int, high: int) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return low <= value <= high and value == int(value)
 
 
 @cache

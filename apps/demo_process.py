@@ -101,6 +101,7 @@ class WorkProcess:
             [sys.executable, "-m", "apps.demo_worker", self.model],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
             env={**os.environ, "PYTHONPATH": paths},
+            start_new_session=True,  # Ctrl-C is for the server, which ends this process itself
         )  # fmt: skip
         self._answers = queue.Queue()
         threading.Thread(target=_listen, args=(self._process.stdout, self._answers), daemon=True).start()

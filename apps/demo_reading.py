@@ -1,6 +1,6 @@
 """Reading a document for the demo: the job as the web server sees it, and what the working process does for it.
 
-The answers to the job are ``{"selected": [1, 2], "count": 9}``, ``{"page": ...}`` for each page read, and
+The answers to the job are ``{"selected": [1, 2], "count": 9, "wanted": 5}``, ``{"page": ...}`` for each page read, and
 ``{"document": ...}``.  Pictures of the pages lie in ``folder`` as ``page-3.jpg`` before the page is told.
 """
 
@@ -46,6 +46,10 @@ class Progress:
     selected: list[int] = field(default_factory=list)
     count: int = 0
     """Pages of the document."""
+    wanted: int = 0
+    """Pages that were asked for, of which ``selected`` are the first."""
+    cut: str = ""
+    """Why pages that were asked for are not in the document."""
     document: Document | None = None
     """The finished document."""
 
@@ -71,20 +75,31 @@ def read(
             progress.waiting = answer.get("waiting", 0)
             if "selected" in answer:
                 progress.selected, progress.count = answer["selected"], answer["count"]
+                progress.wanted = answer["wanted"]
             elif "page" in answer:
                 progress.pages.append(page_from_json(answer["page"]))
             elif "document" in answer:
                 progress.document = Document.from_json(answer["document"])
+                if progress.wanted > len(progress.selected):
+                    told = f"this demo reads {job.max_pages} of the {progress.wanted} pages at once: choose others"
+                    _cut(progress, told)
             yield progress
     except OutOfTime:
-        progress.document = _unfinished(progress, job, max_seconds)
+        progress.document = Document(Path(job.path).name, progress.pages)
+        _cut(progress, _unfinished(progress, max_seconds))
         yield progress
     finally:
         steps.close()
 
 
-def _unfinished(progress: Progress, job: Job, seconds: float) -> Document:
-    """What was read when time ran out.
+def _cut(progress: Progress, why: str) -> None:
+    assert progress.document is not None
+    progress.cut = why
+    progress.document.warnings.append(why)
+
+
+def _unfinished(progress: Progress, seconds: float) -> str:
+    """How far the reading came when time ran out.
 
     Raises:
         WorkStopped: nothing was.
@@ -92,7 +107,7 @@ def _unfinished(progress: Progress, job: Job, seconds: float) -> Document:
     if not progress.pages:
         raise WorkStopped(f"no page was read within {seconds:g} seconds: choose fewer pages")
     done = f"stopped after {seconds:g} seconds with {len(progress.pages)} of {len(progress.selected)} pages read"
-    return Document(Path(job.path).name, progress.pages, warnings=[f"{done}: choose fewer pages"])
+    return f"{done}: choose fewer pages"
 
 
 def read_job(job: Job, parser: DocumentParser, tell: Callable[..., None]) -> None:
@@ -102,8 +117,9 @@ def read_job(job: Job, parser: DocumentParser, tell: Callable[..., None]) -> Non
         ValueError: the document or the page selection cannot be read.
     """
     with open_source(job.path, job.password) as source:
-        selected = parse_page_range(job.pages, source.page_count)[: job.max_pages]
-        tell(selected=selected, count=source.page_count)
+        wanted = parse_page_range(job.pages, source.page_count)
+        selected = wanted[: job.max_pages]
+        tell(selected=selected, count=source.page_count, wanted=len(wanted))
 
         def on_page(page: Page) -> None:
             try:

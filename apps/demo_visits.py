@@ -63,6 +63,21 @@ class Opened:
     file: Path = Path()
     """The upload."""
     password: str = ""
+    cut: str = ""
+    """Why pages that were asked for are not in the document."""
+
+    def outcome(self) -> dict[str, str]:
+        """``status``, and unless that is ``ok`` why in ``error``: pages left out, else the first bad page's reason."""
+        status = self.document.status
+        if status == "ok":
+            return {"status": "partial", "error": self.cut} if self.cut else {"status": "ok"}
+        bad = [page for page in self.document.pages if page.status != "ok"]
+        why = [self.cut] if self.cut else []
+        for page in bad[:1]:
+            reasons = "; ".join(filter(None, (page.error, *page.warnings))) or page.status
+            why.append(f"page {page.number}: {reasons}")
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        return {"status": status, "error": "; ".join(why) + more}
 
     def page(self, number: int) -> Page:
         """The page of that number, else the nearest one that was read."""
@@ -125,14 +140,14 @@ class Visit:
             raise VisitError(f"{name} is not there any more ({error.strerror}): upload it again") from error
         return folder / name
 
-    def add(self, path: Path, document: Document, password: str = "") -> Opened:
+    def add(self, path: Path, document: Document, password: str = "", cut: str = "") -> Opened:
         """Keep what was read from a file that :meth:`take` gave."""
         taken = {opened.name.casefold() for opened in self.opened}
         name, number = path.stem, 1
         while name.casefold() in taken:
             number += 1
             name = f"{path.stem}-{number}"
-        opened = Opened(name, path.parent, document, path, password)
+        opened = Opened(name, path.parent, document, path, password, cut)
         self.opened.append(opened)
         return opened
 

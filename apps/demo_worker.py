@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -127,8 +129,16 @@ def _do(kind: str, job: dict[str, Any], models: Models, tell: Tell) -> None:
             demo_tokens.watch_job(models.reader().model, job, tell)
 
 
+def end_with_parent(parent: int, every: float = 1.0) -> None:
+    """End this process, whatever it is at, once the one that started it is gone: it gets no signal of its terminal."""
+    while os.getppid() == parent:
+        time.sleep(every)
+    os._exit(1)
+
+
 def main() -> None:
     """Serve on standard input and output; what else is printed goes to standard error."""
+    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     from docvision import pdf

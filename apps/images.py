@@ -35,6 +35,9 @@ Overrides = Annotated[
 Anyway = Annotated[bool, typer.Option("--anyway", help="Start even where the estimate says that it is hopeless.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")]
 
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".gif")
+"""Suffixes of what images can be drawn into."""
+
 
 def _recipe(name: str, overrides: Sequence[str] | None) -> Any:
     from docvision.config import RecipeError
@@ -90,7 +93,9 @@ def sample(
     model: Annotated[
         str, typer.Option(help="Folder of a trained pair, or the name of a packaged one.")
     ] = "fashion-mnist",
-    seed: Annotated[int, typer.Option(help="The same seed draws the same images, whatever the batch.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1, help="The same seed draws the same images, whatever the batch.")
+    ] = 0,
     guidance: Annotated[float, typer.Option(help="1 is none; more is closer to the class, less varied.")] = 5.0,
     schedule: Annotated[
         str, typer.Option(help="linear (none at first, full at the end), constant or early.")
@@ -113,6 +118,8 @@ def sample(
         settings = build(SampleConfig, given, "imagegen sample")
     except ValueError as error:
         raise UsageError(str(error)) from None
+    if out.suffix.lower() not in PICTURES or out.is_dir():
+        raise UsageError(f"--out {out}: a picture's name, ending in {', '.join(PICTURES)}")
     import torch
 
     from docvision.checkpoint import CheckpointError
@@ -125,10 +132,10 @@ def sample(
     except (GenerateError, CheckpointError) as error:
         raise UsageError(str(error)) from None
     labels = torch.tensor(chosen).repeat_interleave(-(-count // len(chosen)))[:count]
+    out.parent.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     images = sample_images(generator, tokenizer, labels, settings, seed)
     took = time.perf_counter() - began
-    out.parent.mkdir(parents=True, exist_ok=True)
     save_picture(grid_picture(images, columns, scale), out)
     if folder is not None:
         _write_each(images, labels.tolist(), [*generator.vocabulary.names, "none"], folder, seed)
@@ -164,7 +171,10 @@ def evaluate(
     from imagegen.generate import load_pair
 
     scale = evaluation.Scale(each, classifiers, copies, inception)
-    report = evaluation.evaluate(loaded, scale, model, guidance or ())
+    try:
+        report = evaluation.evaluate(loaded, scale, model, guidance or ())
+    except evaluation.EvaluationError as error:
+        raise UsageError(str(error)) from None
     if speed:
         report["speed"] = evaluation.speed(*load_pair(model or Path(loaded.run.out) / "export"), loaded)
     _write(json_file, report)

@@ -147,7 +147,9 @@ class _Sheet:
             for part, inside in found
             if part.table is not None and part.table.rows >= FEWEST_ROWS
         ]
-        return _with_tables(blocks, tables, words, 1 / self.scale) if tables else list(blocks)
+        made = _with_tables(blocks, tables, words, 1 / self.scale) if tables else blocks
+        boxes = [block.box for block in made if block.table]
+        return [block for block in made if block.kind != "figure" or not any(_same(block.box, box) for box in boxes)]
 
 
 def split_words(line: str, box: Box, ink: Mask) -> list[tuple[str, Box]]:
@@ -237,6 +239,11 @@ def _table_block(block: Block, words: Sequence[Word], back: float) -> Block:
         if cell.box and cell.text_box:
             cell.box = cell.box.union(cell.text_box)
     return Block("table", block.box.scale(back), lines=lines, table=block.table, source="model")
+
+
+def _same(figure: Box, table: Box) -> bool:
+    """Whether a figure is a table's coloured rows."""
+    return max(figure.coverage(table), table.coverage(figure)) > 0.5
 
 
 def _lines(words: Sequence[Word], back: float) -> list[Line]:

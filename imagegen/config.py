@@ -5,6 +5,7 @@ One frozen dataclass per concern, read by :func:`docvision.config.load_as`; a fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,10 @@ SIZES: dict[str, tuple[int, int, int]] = {
     "XXL": (48, 24, 1536),
 }
 """Layers, heads, width; B to XXL are LlamaGen's (arXiv 2406.06525, table 1)."""
+SCORERS = ("uniform", "surprisal", "gradient", "vit-cls")
+"""Keys of imagegen.scores.SCORERS, here so that a recipe is checked without torch."""
+MAX_SEED = 2**31 - 1
+"""The noise of a token multiplies the seed in 64 bits (docvision.accept.Chooser)."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +181,8 @@ class MtarConfig:
             found.append(f"mtar.heads: {', '.join(unknown)} unknown: R2, R3, B or B.R1")
         if self.heads and self.depth < 1:
             found.append(f"mtar.depth={self.depth}: at least 1 block a head")
+        if self.scorer and self.scorer not in SCORERS:
+            found.append(f"mtar.scorer={self.scorer!r}: one of {', '.join(SCORERS)}, or empty")
         if self.mode not in ("drop", "route"):
             found.append(f"mtar.mode={self.mode!r}: drop or route")
         if len(self.rates) != len(self.phases) or abs(sum(self.phases) - 1) > 1e-6:
@@ -207,8 +214,10 @@ class SampleConfig:
         found = []
         if self.schedule not in ("constant", "linear", "early"):
             found.append(f"sample.schedule={self.schedule!r}: constant, linear or early")
-        if self.temperature < 0 or not 0 < self.top_p <= 1 or self.top_k < 0 or self.batch < 1:
+        if not 0 <= self.temperature < math.inf or not 0 < self.top_p <= 1 or self.top_k < 0 or self.batch < 1:
             found.append("sample: temperature and top_k from 0, top_p in (0, 1], batch from 1")
+        if not 0 <= self.guidance < math.inf:
+            found.append(f"sample.guidance={self.guidance:g}: a number from 0; 1 is none")
         return found
 
 
@@ -234,6 +243,8 @@ class ImageRecipe:
         side = 2 ** len(self.tokenizer.widths)
         if self.data.size % side:
             found.append(f"data.size={self.data.size}: a multiple of {side}, the stride of the tokenizer's levels")
+        if not 0 <= self.run.seed <= MAX_SEED:
+            found.append(f"run.seed={self.run.seed}: from 0 to {MAX_SEED}")
         if self.batch < 1 or not 0 <= self.ema < 1:
             found.append(f"batch={self.batch}: at least 1; ema={self.ema}: from 0 to below 1")
         return found

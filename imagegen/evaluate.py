@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from imagegen.batches import INDEX, encode_set, fingerprint
 from imagegen.classifier import load_classifier
-from imagegen.config import ImageRecipe
+from imagegen.config import ImageRecipe, SampleConfig, load_recipe
 from imagegen.generate import Generator, draw, load_pair, sample_images
-from imagegen.images import DataError, ImageSet
+from imagegen.images import DataError, ImageSet, load_images
 from imagegen.metrics import (
     PixelPca,
     agreement,
@@ -29,8 +30,12 @@ from imagegen.metrics import (
     memorisation,
     precision_recall,
 )
-from imagegen.train import Prepared, held_out_nll, prepare
+from imagegen.train import Prepared, held_out_nll
 from imagegen.vq import VQTokenizer, reconstruction_report
+
+
+class EvaluationError(ValueError):
+    """A run or settings that cannot be measured, said in one line."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,13 @@ def evaluate(recipe: ImageRecipe, scale: Scale, model: str = "", guidances: Sequ
 
     Returns:
         Figures by name; those of a guidance are nested under ``guidance <value>``.
+
+    Raises:
+        EvaluationError: no trained run there, one of other settings, or a guidance that is none.
     """
+    drawing = _drawing(recipe, guidances)
+    if not model:
+        check_run(recipe)
     generator, tokenizer = load_pair(model or Path(recipe.run.out) / "export")
     ready = prepare_for(recipe, tokenizer, model)
     held, held_labels = read_all(ready.held)
@@ -98,16 +109,14 @@ def evaluate(recipe: ImageRecipe, scale: Scale, model: str = "", guidances: Sequ
         classifier = load_classifier(recipe, ready.train, ready.held, seed)
         looks[classifier.name()] = classifier
     pca = PixelPca(train)
-    report["images"] = len(labels)
-    report["held_out"] = len(held)
+    report |= {"images": len(labels), "held_out": len(held)}
     for name, classifier in looks.items():
         real, share = classifier.look(held)
         seen, again = (classifier.look(images)[0] for images in (train, rebuilt))
         report[f"agreement-{name} of real images"] = agreement(share, held_labels)
         report[f"FD-{name} floor"] = floors(real, seen, again, len(labels))
     report["FD-pca64 floor"] = floors(pca(held), pca(train), pca(rebuilt), len(labels))
-    for guidance in guidances or (recipe.sample.guidance,):
-        settings = type(recipe.sample)(**{**vars(recipe.sample), "guidance": guidance})
+    for settings in drawing:
         began = time.perf_counter()
         made = sample_images(generator, tokenizer, labels, settings, recipe.run.seed)
         figures: dict[str, object] = {"images_per_s": len(labels) / (time.perf_counter() - began)}
@@ -126,20 +135,48 @@ def evaluate(recipe: ImageRecipe, scale: Scale, model: str = "", guidances: Sequ
             figures |= memorisation(made, held[:1000], train)
         if scale.inception:
             figures["FID"] = inception_distance(made, held, Path(scale.inception))
-        export_npz(made, labels, Path(recipe.run.out) / "evaluation" / f"samples-guidance-{guidance:g}.npz")
-        report[f"guidance {guidance:g}"] = figures
+        export_npz(made, labels, Path(recipe.run.out) / "evaluation" / f"samples-guidance-{settings.guidance:g}.npz")
+        report[f"guidance {settings.guidance:g}"] = figures
     return report
 
 
-def prepare_for(recipe: ImageRecipe, tokenizer: VQTokenizer, model: str) -> Prepared:
-    """Images and shards of a run; a model from elsewhere gets shards of its own tokenizer."""
-    if not model:
-        return prepare(recipe)
-    from imagegen.batches import encode_set, fingerprint
-    from imagegen.images import load_images
+def _drawing(recipe: ImageRecipe, guidances: Sequence[float]) -> list[SampleConfig]:
+    found = [replace(recipe.sample, guidance=guidance) for guidance in guidances or (recipe.sample.guidance,)]
+    if problems := [problem for settings in found for problem in settings.problems()]:
+        raise EvaluationError("; ".join(problems))
+    return found
 
+
+def check_run(recipe: ImageRecipe) -> None:
+    """Check that the recipe's run is trained, with these images and this tokenizer.
+
+    Raises:
+        EvaluationError: what is missing or different.
+    """
+    out = Path(recipe.run.out)
+    if not (out / "export").is_dir():
+        raise EvaluationError(f"{out}: no trained generator there, run imagegen train first, or give --model")
+    if not (out / "recipe.yaml").is_file():
+        raise EvaluationError(f"{out}: no recipe.yaml there, so its data are not known: give --model {out / 'export'}")
+    own = load_recipe(out / "recipe.yaml")
+    different = [
+        f"{part}.{name}={value!r}"
+        for part in ("data", "tokenizer")
+        for name, value in vars(getattr(own, part)).items()
+        if value != getattr(getattr(recipe, part), name)
+    ]
+    if different:
+        raise EvaluationError(
+            f"{out} was trained with {', '.join(different)}: evaluate {out / 'recipe.yaml'}, or train another run.out"
+        )
+
+
+def prepare_for(recipe: ImageRecipe, tokenizer: VQTokenizer, model: str) -> Prepared:
+    """Images, and held-out tokens of the run if it has them, else encoded into ``<run.out>/evaluation``."""
     train, held = load_images(recipe.data)
-    folder = Path(recipe.run.out) / f"tokens-{fingerprint(tokenizer)}"
+    folder = Path(recipe.run.out) / "tokens"
+    if model or not (folder / "held-out" / INDEX).is_file():
+        folder = Path(recipe.run.out) / "evaluation" / f"tokens-{fingerprint(tokenizer)}"
     held_tokens = encode_set(tokenizer, held, folder / "held-out")
     return Prepared(train, held, tokenizer, held_tokens, held_tokens, folder)
 

@@ -65,6 +65,9 @@ class Protocol:
         unknown = sorted(set(self.arms) - set(ARMS))
         if unknown:
             raise ValueError(f"arm {', '.join(unknown)}: unknown, one of {', '.join(ARMS)}")
+        for guidance in self.guidances:
+            if not 0 <= guidance < math.inf:
+                raise ValueError(f"guidance {guidance:g}: a number from 0; 1 is none")
 
 
 def arms_of(recipe: ImageRecipe) -> dict[str, MtarConfig]:

@@ -212,6 +212,8 @@ def pdf(tmp_path: Path) -> Path:
 def test_a_document_comes_with_pictures_and_progress(pool: Pool, pdf: Path) -> None:
     done = read(pool, pdf, text="layer", pages="2-", max_pages=3)
     assert (done.count, done.selected, len(done.pages)) == (5, [2, 3, 4], 3)
+    assert done.cut == "this demo reads 3 of the 4 pages at once: choose others"
+    assert read(pool, pdf, text="layer", pages="2-3", max_pages=2).cut == "", "all that was asked for"
     assert done.document is not None and done.document.source == "a.pdf"
     assert [page.blocks[0].text for page in done.document.pages] == PAGES[1:4]
     with Image.open(picture_path(pdf.parent, 3)) as large, Image.open(picture_path(pdf.parent, 3, small=True)) as small:
@@ -282,11 +284,22 @@ def test_those_who_wait_are_served_in_order_and_too_many_are_turned_away() -> No
         ({"label": "bag", "seed": -1}, "seed -1: a whole number"),
         ({"label": "bag", "guidance": 99.0}, "guidance 99: from 1 to 5"),
         ({"label": "bag", "count": 1000}, "1000 images: from 1 to 16"),
+        ({"label": "bag", "count": 2.5}, "2.5 images: from 1 to 16, a whole number"),
+        ({"label": "bag", "count": True}, "True images: from 1 to 16, a whole number"),
+        ({"label": "bag", "seed": "abc"}, "seed abc: a whole number from 0"),
+        ({"label": "bag", "seed": None}, "seed None: a whole number from 0"),
+        ({"label": "bag", "guidance": "much"}, "guidance much: a number from 1 to 5"),
+        ({"label": "bag", "guidance": float("nan")}, "guidance nan: from 1 to 5"),
     ],
 )
 def test_orders_beyond_the_limits_are_refused(order: dict[str, Any], told: str) -> None:
     with pytest.raises(OrderError, match=told):
         Order(**order)
+
+
+def test_whole_numbers_of_json_are_whole_numbers() -> None:
+    order = Order("bag", seed=7.0, count=2.0)  # type: ignore[arg-type]
+    assert order == Order("bag", seed=7, count=2) and isinstance(order.count, int)
 
 
 def test_one_seed_is_one_picture_whatever_else_is_drawn(pool: Pool) -> None:
@@ -322,6 +335,7 @@ def test_programs_get_the_document_and_nothing_is_left(pdf: Path, monkeypatch: p
         files = [handle_file(str(pdf)), handle_file(str(pdf))]
         (found,) = client.predict(files, text="layer", api_name="/parse")
         assert found["name"] == "a.pdf" and found["markdown"] == f"{PAGES[0]}\n\n{PAGES[1]}\n"
+        assert found["status"] == "partial" and "reads 2 of the 5 pages at once" in found["error"]
         assert "reads 2 of the 5 pages at once" in Document.from_json(found["document"]).warnings[0]
         assert [path for path in folder.rglob("*.pdf")] == []
         broken = pdf.parent / "broken.png"
@@ -332,6 +346,10 @@ def test_programs_get_the_document_and_nothing_is_left(pdf: Path, monkeypatch: p
         assert failed["status"] == "failed" and "no decoding 'guess' with this model: line" in failed["error"]
         with pytest.raises(AppError, match="no class 'house'"):
             client.predict("house", api_name="/draw")
+        with pytest.raises(AppError, match="seed abc: a whole number"):
+            client.predict("bag", "abc", api_name="/draw")
+        with pytest.raises(AppError, match="2.5 images: from 1 to 16"):
+            client.predict("bag", 0, 1.5, 2.5, api_name="/draw")
         monkeypatch.chdir(pdf.parent)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):

@@ -93,6 +93,14 @@ def test_two_lines_are_no_table_unless_the_maps_say_so() -> None:
     assert find_read_tables(image, [above, of_maps(short.lines), below])[1].table.columns == 3
 
 
+def test_coloured_rows_of_a_table_are_no_figure() -> None:
+    image, blocks = sheet("rows")
+    striped, beside = Block("figure", blocks[1].box.pad(8)), Block("figure", Box(500, 20, 600, 120))
+    assert [block.kind for block in find_read_tables(image, [blocks[0], striped, blocks[1], beside])] == [
+        "text", "table", "figure",
+    ]  # fmt: skip
+
+
 def test_what_could_not_be_read_is_not_believed() -> None:
     image, blocks = sheet("rows")
     for block in blocks:

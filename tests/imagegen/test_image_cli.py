@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,6 +56,19 @@ def test_sample_writes_an_image_folder(run, tmp_path):
         (["sample", "--model", "nowhere"], "no generator 'nowhere': give a folder"),
         (["sample", "--schedule", "late"], "sample.schedule='late': constant, linear or early"),
         (["sample", "--top-p", "0"], "top_p in (0, 1]"),
+        (["sample", "--temperature", "nan"], "temperature and top_k from 0"),
+        (["sample", "--guidance", "nan"], "sample.guidance=nan: a number from 0"),
+        (["sample", "--guidance", "inf"], "sample.guidance=inf: a number from 0"),
+        (["sample", "--guidance", "-1"], "sample.guidance=-1: a number from 0"),
+        (["sample", "--seed", "99999999999999999999"], "2147483647"),
+        (["sample", "--model", "nowhere", "-o", "s9.xyz"], "--out s9.xyz: a picture's name, ending in .png, .jpg"),
+        (["sample", "--model", "nowhere", "-o", "{run}"], "a picture's name, ending in .png, .jpg"),
+        (["bench", "mtar", "digits_tiny", "--guidance", "nan"], "guidance nan: a number from 0"),
+        (["train", "digits_tiny", "mtar.scorer=foo"], "mtar.scorer='foo': one of uniform, surprisal, gradient"),
+        (["train", "digits_tiny", "run.seed=2147483648"], "run.seed=2147483648: from 0 to 2147483647"),
+        (["evaluate", "digits_tiny", "run.out={run}/none"], "/none: no trained generator there, run imagegen train"),
+        (["evaluate", "digits_tiny", "run.out={run}"], "was trained with data.limit=100, tokenizer.widths=(8,)"),
+        (["evaluate", "digits_tiny", "run.out={run}", "--guidance", "nan"], "sample.guidance=nan: a number from 0"),
         (["train", "digits"], "no recipe 'digits': give a .yaml file or one of"),
         (["train", "digits_tiny", "optim.step=3"], "unknown key optim.step: did you mean optim.steps?"),
         (["train", "digits_tiny", "data.size=9"], "write data.size=8"),
@@ -95,8 +109,10 @@ def test_unreadable_pictures_are_counted_and_code_3(tmp_path, capsys):
 def test_evaluate_names_its_features_and_floors(run, tmp_path, capsys, monkeypatch):
     """Never FID without Inception; each distance stands beside its floors; the npz lies there for others."""
     monkeypatch.setattr("imagegen.classifier.STEPS", 3)
+    trained = written(run)
     given = ["evaluate", "digits_tiny", f"run.out={run}", *SMALL, "--each", "3", "--guidance", "1", "--guidance", "2"]
     assert main([*given, "--json", str(tmp_path / "r.json")]) == 0
+    assert trained.items() <= written(run).items()
     report = json.loads((tmp_path / "r.json").read_text())
     floor = next(name for name in report if name.startswith("FD-clf-") and name.endswith(" floor"))
     assert set(report[floor]) == {"halves", "train", "reconstructions"}
@@ -107,3 +123,24 @@ def test_evaluate_names_its_features_and_floors(run, tmp_path, capsys, monkeypat
     with np.load(f"{run}/evaluation/samples-guidance-2.npz") as held:
         assert held["arr_0"].shape == (30, 8, 8, 3)
     assert "not comparable with published FID" in capsys.readouterr().out
+
+
+def written(run: str) -> dict[str, bytes]:
+    """All files of a run."""
+    return {str(path): path.read_bytes() for path in Path(run).rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("change", ["tokenizer.optim.steps=6", "tokenizer.codes=32", "data.limit=120"])
+def test_evaluate_with_other_settings_leaves_the_run_as_it_is(run, change, capsys):
+    """It used to train the tokenizer on in the run's folder, so that no generator fitted it any more."""
+    before = written(run)
+    assert main(["evaluate", "digits_tiny", f"run.out={run}", *SMALL, change]) == 2
+    assert written(run) == before
+    error = capsys.readouterr().err
+    assert f"evaluate {run}/recipe.yaml" in error and error.count("\n") == 1
+
+
+def test_recipes_know_the_scorers_that_there_are():
+    from imagegen import config, scores
+
+    assert tuple(scores.SCORERS) == config.SCORERS
