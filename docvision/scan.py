@@ -39,6 +39,9 @@ SURE = 0.75
 TURN_GAIN = 0.1
 MIN_CONFIDENCE = 0.3
 """A line read with less than this is dropped: it is a picture, a stamp or another script."""
+CLEAR, CLEAR_CONFIDENCE, FEWEST_CLEAR = 0.85, 0.45, 5
+"""The same on a page of at least so many lines whose median is above the first: a line that is read so much worse than
+the others is what shows through from the back, or a scribble."""
 SHORT = 3
 SHORT_CONFIDENCE = 0.6
 """The same for a line of at most ``SHORT`` characters outside tables: so few are easily seen in a stamp or a speck."""
@@ -221,11 +224,14 @@ def _read(image: Image.Image, lines: Sequence[Line], reader: Reader) -> None:
 
 def _drop_unreadable(scan: Scan) -> None:
     """Takes out lines without text and files those that cannot be trusted under ``dropped``."""
+    read = [line.confidence for block in scan.blocks for line in block.lines if line.text]
+    clear = len(read) >= FEWEST_CLEAR and statistics.median(read) > CLEAR
+    least = CLEAR_CONFIDENCE if clear else MIN_CONFIDENCE
     for block in scan.blocks:
         kept = []
         for line in block.lines:
             short = block.table is None and len(line.text) <= SHORT
-            if line.text and line.confidence < (SHORT_CONFIDENCE if short else MIN_CONFIDENCE):
+            if line.text and line.confidence < (SHORT_CONFIDENCE if short else least):
                 scan.dropped.append(Dropped(line.text, line.box, UNREADABLE))
             elif line.text:
                 kept.append(line)

@@ -81,6 +81,19 @@ def test_a_page_of_unknown_resolution_is_scaled_to_the_height_of_its_text() -> N
     assert height > scan.HEIGHT_RANGE[1] and second[0] == pytest.approx(first[0] * scan.TEXT_HEIGHT / height, rel=0.05)
 
 
+@pytest.mark.parametrize(("others", "kept"), [(0.95, False), (0.7, True)])
+def test_a_line_far_less_sure_than_a_clear_page_is_dropped(others: float, kept: bool) -> None:
+    """What shows through from the back is read as something; on a page that is hard to read so is its text."""
+    block = item_block([f"line number {n}" for n in range(6)])
+    for line in block.lines:
+        line.confidence = others
+    block.lines[3].confidence = 0.4
+    found = scan.Scan([block], turn=0, angle=0.0)
+    scan._drop_unreadable(found)
+    assert ("line number 3" in [line.text for line in block.lines]) is kept
+    assert [item.text for item in found.dropped] == ([] if kept else ["line number 3"])
+
+
 def test_unreadable_lines_are_dropped_with_a_reason() -> None:
     page = draw_coded(LINES)
     page.paste(0, (200, 900, 260, 920))  # a bar that is no text
