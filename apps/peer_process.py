@@ -205,7 +205,7 @@ def answer(engine: Engine, request: Request, memory: Memory) -> Reading:
         output, status, error = Output("", 1), "failed", " ".join(f"{type(fault).__name__}: {fault}".split())[:300]
     taken = processor_seconds() - cpu, time.perf_counter() - wall
     text = output.text.encode("utf-8", "replace").decode("utf-8")
-    return Reading(status, text, max(1, output.pages), round(taken[0], 4), round(taken[1], 4), memory.peak(), error)
+    return Reading(status, text, max(1, output.pages), round(taken[0], 6), round(taken[1], 6), memory.peak(), error)
 
 
 def serve(name: str, kind: str, requests: TextIO, answers: TextIO) -> None:
