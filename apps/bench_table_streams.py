@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,11 @@ from PIL import Image
 
 from docvision.batches import DataError, Shards, _image
 from docvision.chunks import ground_ink, text_height
-from docvision.evaluate import evaluate_tables
-from docvision.images import crop_line
+from docvision.evaluate import Sample, evaluate_tables, sample_means
 from docvision.map_tables import read_table
 from docvision.page import Block, Box, Table, page_from_json
 from docvision.reader import ModelReader
-from docvision.scan import fill, map_boxes
+from docvision.scan import fill, map_boxes, read_lines
 from docvision.table_readers import LINE_PIXELS, LONGEST, rewrite_from_ink
 
 DECODER = "decoder"
@@ -147,18 +147,19 @@ def _read(reader: ModelReader, sample: DrawnSample, name: str) -> Answer:
     block = found or Block("table", Box(0, 0, *size), table=Table(0, 0))
     map_boxes(block, lambda box: box.scale(picture.width / size[0], picture.height / size[1]))
     notes = rewrite_from_ink(picture, [block], reader, text=name == "stream") if name != "maps" else []
-    readings = reader.read_lines([crop_line(picture, line.box) for line in block.lines if not line.text])
-    for line, (text, confidence) in zip([line for line in block.lines if not line.text], readings, strict=True):
-        line.text, line.confidence = text, confidence
+    read_lines(picture, block.lines, reader)
     fill(block)
     return Answer(block.table, bool(notes), time.process_time() - began)
 
 
 def _rows(name: str, answers: Sequence[Answer], truths: Sequence[Table]) -> Iterator[dict[str, Any]]:
-    pairs = list(zip(answers, truths, strict=True))
-    for label, group in groupby(pairs, key=lambda pair: _size_class(pair[1].rows * pair[1].columns)):
-        yield _row(name, label, list(group))
-    yield _row(name, "all", pairs)
+    pairs = zip(answers, truths, strict=True)
+    report = evaluate_tables([(answer.table, truth) for answer, truth in pairs], full=name != DECODER)
+    scored = list(zip(answers, report.samples, strict=True))
+    classes = [_size_class(truth.rows * truth.columns) for truth in truths]
+    for label, group in groupby(zip(classes, scored, strict=True), key=itemgetter(0)):
+        yield _row(name, label, [pair for _, pair in group])
+    yield _row(name, "all", scored)
 
 
 def _size_class(cells: int) -> str:
@@ -170,13 +171,13 @@ def _size_class(cells: int) -> str:
     return f"{least} and more"
 
 
-def _row(name: str, label: str, pairs: Sequence[tuple[Answer, Table]]) -> dict[str, Any]:
-    report = evaluate_tables([(answer.table, truth) for answer, truth in pairs], full=name != DECODER)
-    row: dict[str, Any] = {"reader": name, "cells": label, "tables": len(pairs)}
+def _row(name: str, label: str, scored: Sequence[tuple[Answer, Sample]]) -> dict[str, Any]:
+    figures = sample_means([sample for _, sample in scored])
+    row: dict[str, Any] = {"reader": name, "cells": label, "tables": len(scored)}
     for figure in FIGURES:
-        found = report.figures.get(figure)
+        found = figures.get(figure)
         row[figure] = round(found.value, 3) if found else None
         row[f"{figure}_interval"] = [round(found.low, 3), round(found.high, 3)] if found else None
-    row["given_up"] = round(sum(answer.given_up for answer, _ in pairs) / len(pairs), 3)
-    row["cpu_s"] = round(sum(answer.seconds for answer, _ in pairs) / len(pairs), 3)
+    row["given_up"] = round(sum(answer.given_up for answer, _ in scored) / len(scored), 3)
+    row["cpu_s"] = round(sum(answer.seconds for answer, _ in scored) / len(scored), 3)
     return row

@@ -154,6 +154,11 @@ def evaluate_lines(pairs: Iterable[tuple[str, str]], *, resamples: int = RESAMPL
     return Report(figures, samples)
 
 
+def sample_means(samples: Sequence[Sample], *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Figure]:
+    """Means of some of a report's samples, those of a kind for instance, as the report of these alone has them."""
+    return _means(samples, _draw(len(samples), resamples, seed))
+
+
 def _as_table(table: Table | str | None) -> Table:
     found = html_to_table(table) if isinstance(table, str) else table
     return found if found is not None else Table(0, 0)

@@ -60,19 +60,19 @@ def layout_from_maps(maps: StructureMaps, image: Image.Image) -> list[Block]:
     ink = ink_mask(image)
     classes = maps.block.argmax(0)
     lines = find_lines(maps, ink)
-    nets = find_net_boxes(ink, statistics.median(line.box.height for line in lines)) if lines else []
+    height = statistics.median(line.box.height for line in lines) if lines else 0.0
+    nets = find_net_boxes(ink, height) if lines else []
     tables = find_tables(maps, image, lines, nets)
     figures = [
         Item(box, "figure")
         for box in regions(classes == FIGURE)
-        if _is_drawn(image, box) and not any(_overlap(box, table.box) for table in tables)
+        if _is_drawn(image, box) and not any(box.nesting(table.box) > 0.5 for table in tables)
     ]
     items = []
     for line in lines:
         if not any(table.box.contains(*line.box.center) for table in tables):
             items.append(line)
     blocks: list[Block] = []
-    height = statistics.median(line.box.height for line in lines) if lines else 0.0
     everything = [*items, *figures, *(Item(t.box, "table") for t in tables)]
     for leaf in reading_order(everything, GUTTER * height, is_read_across):
         blocks.extend(_blocks(leaf.items if isinstance(leaf, Group) else leaf, tables))
@@ -230,7 +230,7 @@ def find_tables(
         if whole is not None and (share > ALL_TABLE[1] or is_tabular(whole)):
             return [whole]
     # What the maps found of a net, or around it, is that net.
-    areas = [area for area in areas if not any(_overlap(area, net.box) for net in drawn)]
+    areas = [area for area in areas if not any(area.nesting(net.box) > 0.5 for net in drawn)]
     found = [*drawn, *(read_table(area, ink, maps, height) for area in areas)]
     return [block for block in found if block is not None and sum(count > 1 for count in _filled(block)) > 1]
 
@@ -241,10 +241,6 @@ def _filled(block: Block) -> list[int]:
     if table is None:
         return []
     return [sum(cell.row == row and cell.text_box is not None for cell in table.cells) for row in range(table.rows)]
-
-
-def _overlap(one: Box, other: Box) -> bool:
-    return max(one.coverage(other), other.coverage(one)) > 0.5
 
 
 def _is_drawn(image: Image.Image, box: Box) -> bool:

@@ -68,6 +68,10 @@ class Box(NamedTuple):
         """Share of *this* box that lies inside ``other``, in [0, 1]."""
         return self.intersection(other).area / self.area if self.area > 0 else 0.0
 
+    def nesting(self, other: Box) -> float:
+        """Share of the one of two boxes that lies in the other, whichever is more, in [0, 1]; 1 for a box inside."""
+        return max(self.coverage(other), other.coverage(self))
+
     def overlap_x(self, other: Box) -> float:
         """Length of the common interval on the x axis, never negative."""
         return max(0.0, min(self.x1, other.x1) - max(self.x0, other.x0))

@@ -118,7 +118,7 @@ def read_picture(
     if table_reader != "maps":
         scan.notes = rewrite_from_ink(upright.image, upright.blocks, reader, text=table_reader == "stream")
     lines = [line for block in upright.blocks for line in block.lines]
-    _read(upright.image, lines, reader)
+    read_lines(upright.image, lines, reader)
     _drop_unreadable(scan)
     # The lines of a grid that is none are held to the measure of other lines.
     scan.blocks = [part for block in scan.blocks for part in _dissolve(block)]
@@ -153,7 +153,7 @@ def _look(image: Image.Image, reader: Reader, dpi: float, turn: int, free_scale:
     blocks = _find(level, reader, reader.page_dpi / dpi, free_scale)
     lines = sorted((line for block in blocks for line in block.lines), key=lambda line: -line.box.width)
     sample = lines[:SAMPLE_LINES]
-    _read(level, sample, reader)
+    read_lines(level, sample, reader)
     weight = sum(len(line.text) for line in sample)
     confidence = sum(line.confidence * len(line.text) for line in sample) / weight if weight else 0.0
     return _Look(level, blocks, turn, angle, confidence)
@@ -212,7 +212,7 @@ def map_boxes(block: Block, change: Callable[[Box], Box]) -> None:
         cell.text_box = change(cell.text_box) if cell.text_box else None
 
 
-def _read(image: Image.Image, lines: Sequence[Line], reader: Reader) -> None:
+def read_lines(image: Image.Image, lines: Sequence[Line], reader: Reader) -> None:
     """Fill in text and confidence of the lines that have none yet."""
     todo = [line for line in lines if not line.text]
     if not todo:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from docvision.cells import text_lines
 from docvision.chunks import Mask, find_rules
 from docvision.images import ink_mask
 from docvision.layout import arrange
@@ -149,7 +150,9 @@ class _Sheet:
         ]
         made = _with_tables(blocks, tables, words, 1 / self.scale) if tables else blocks
         boxes = [block.box for block in made if block.table]
-        return [block for block in made if block.kind != "figure" or not any(_same(block.box, box) for box in boxes)]
+        return [  # a figure may be a table's coloured rows
+            block for block in made if block.kind != "figure" or not any(block.box.nesting(box) > 0.5 for box in boxes)
+        ]
 
 
 def split_words(line: str, box: Box, ink: Mask) -> list[tuple[str, Box]]:
@@ -241,22 +244,10 @@ def _table_block(block: Block, words: Sequence[Word], back: float) -> Block:
     return Block("table", block.box.scale(back), lines=lines, table=block.table, source="model")
 
 
-def _same(figure: Box, table: Box) -> bool:
-    """Whether a figure is a table's coloured rows."""
-    return max(figure.coverage(table), table.coverage(figure)) > 0.5
-
-
 def _lines(words: Sequence[Word], back: float) -> list[Line]:
     """Lines of words that lie beside each other."""
-    rows: list[list[Word]] = []
-    for word in sorted(words, key=lambda word: (word.box.center[1], word.box.x0)):
-        if rows and word.box.overlap_y(rows[-1][-1].box) > 0.5 * min(word.box.height, rows[-1][-1].box.height):
-            rows[-1].append(word)
-        else:
-            rows.append([word])
     made = []
-    for row in rows:
-        row.sort(key=lambda word: word.box.x0)
+    for row in text_lines(list(words)):
         box = bounding_box(word.box for word in row).scale(back)
         confidence = min(word.confidence for word in row)
         made.append(Line(" ".join(word.text for word in row), box, confidence=confidence, source="model"))
