@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from apps.arguments import LAYOUT, UsageError, check_model, one_of
-from apps.console import FAILED, PARTIAL, Debug, missing, say, show
+from apps.console import FAILED, PARTIAL, Debug, missing, save_report, say, show
 
 bench = typer.Typer(
     help="Compare parsers on the same documents: quality and speed.", no_args_is_help=True, rich_markup_mode=None
@@ -240,8 +240,7 @@ def bench_decode(
     except ValueError as error:
         raise UsageError(str(error)) from None
     show(table([{key: row[key] for key in benchmarks.SHOWN} for row in report["rows"]]))
-    if json_out is not None:
-        json_out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    save_report(json_out, report)
     if plot is not None:
         plot.write_text(benchmarks.plot(report["rows"]), encoding="utf-8")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 
 from apps.arguments import LAYOUT, UsageError, one_of
 from apps.bench_table_commands import bench
-from apps.console import Debug, missing, show
+from apps.console import Debug, missing, save_report, show
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Documents.")]
 Layout = Annotated[str, typer.Option(help="auto, or rules: never load the model.")]
@@ -81,6 +80,4 @@ def bench_scale(
         f"{1000 * measured.document:.1f} ms more a document, {1000 * measured.outcome:.2f} ms of the driver"
     )
     show(table(rows))
-    if json_out is not None:
-        report = {"measured": asdict(measured), "cluster": asdict(cluster), "rows": rows}
-        json_out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    save_report(json_out, {"measured": asdict(measured), "cluster": asdict(cluster), "rows": rows})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 
 from apps.arguments import TABLE_READERS, UsageError, check_model, one_of
 from apps.bench_commands import bench, parts
-from apps.console import FAILED, PARTIAL, Debug, missing, say, show
+from apps.console import FAILED, PARTIAL, Debug, missing, save_report, say, show
 
 
 @bench.command("tables")
@@ -74,8 +73,7 @@ def bench_table_speed(
     show(table([{key: row[key] for key in benchmarks.SHOWN} for row in report["rows"]]))
     if len(chosen) > 1:
         show("time grows with cells to the power of " + ", ".join(f"{k} {v}" for k, v in report["growth"].items()))
-    if json_out is not None:
-        json_out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    save_report(json_out, report)
 
 
 @bench.command("table-streams")
@@ -120,8 +118,7 @@ def bench_table_streams(
         for row in report["rows"]
     ]
     show(table(shown))
-    if json_out is not None:
-        json_out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    save_report(json_out, report)
 
 
 @bench.command("table-boxes")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -15,6 +17,14 @@ from apps.arguments import ClickException, UsageError
 OK, FAILED, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes."""
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
+
+
+def save_report(path: Path | None, report: Mapping[str, Any]) -> None:
+    """Write figures as JSON where ``--json`` names a file; its folder is made."""
+    if path is not None:
+        from apps.outputs import write_atomic
+
+        write_atomic(path, [json.dumps(report, indent=1) + "\n"])
 
 
 def missing(error: ImportError, extra: str) -> Exception:

@@ -163,6 +163,20 @@ class LossConfig:
     scheduled_sampling: float = 0.0
     """Share of a table's input coordinates that the model draws itself: it learns to go on from its own errors."""
 
+    def problems(self) -> list[str]:
+        """What is wrong with the values."""
+        weights = ("ctc", "decoder", "structure", "methods", "alignment", "coordinates")
+        found = [
+            f"loss.{name}={getattr(self, name)}: a number from 0"
+            for name in weights
+            if not 0 <= getattr(self, name) < math.inf
+        ]
+        return found + [
+            f"loss.{name}={getattr(self, name)}: a share from 0 to 1"
+            for name in ("input_noise", "scheduled_sampling")
+            if not 0 <= getattr(self, name) <= 1
+        ]
+
 
 @dataclass(frozen=True)
 class OptimConfig:
@@ -256,7 +270,7 @@ class TrainRecipe:
     run: RunConfig = field(default_factory=RunConfig)
 
     def problems(self) -> list[str]:
-        found = [*self.model.problems(), *self.optim.problems(), *self.run.problems()]
+        found = [*self.model.problems(), *self.optim.problems(), *self.loss.problems(), *self.run.problems()]
         for task in self.tasks:
             found.extend(task.problems())
         if not self.optim.encoder and (

@@ -171,4 +171,6 @@ def _furniture_block(lines: list[Line], kind: str) -> Block:
         box=bounding_box(line.box for line in lines),
         text=text,
         lines=lines,
+        confidence=min(line.confidence for line in lines),
+        source=lines[0].source,
     )

@@ -85,7 +85,7 @@ def test_choice_of_tables(folder) -> None:
 
 
 def test_the_command_scores_a_reader_of_the_package(folder, tmp_path) -> None:
-    out = tmp_path / "report.json"
+    out = tmp_path / "new" / "report.json"
     found = CliRunner().invoke(
         app, ["bench", "table-streams", str(folder), "--readers", "maps", "--cells", "9", "--json", str(out)]
     )

@@ -308,3 +308,12 @@ def test_paragraphs_of_a_crooked_scan_are_not_joined_over_other_blocks(askew: fl
     page = Page(1, 600, 800, [title, other, third])
     finish_document([page])
     assert [item.text for item in page.blocks] == ["A general catalogue of documents", "Plan", "beside a lower one"]
+
+
+def test_a_page_number_read_off_a_picture_says_so() -> None:
+    box = Box(290, 780, 310, 792)
+    number = Block("text", box, "17", [Line("17", box, confidence=0.8, source="model")], confidence=0.8, source="model")
+    text = Block("text", Box(40, 100, 500, 400), "Text", [Line("Text", Box(40, 100, 500, 112), source="model")])
+    page = Page(1, 600, 800, [text, number])
+    finish_document([page])
+    assert [(b.kind, b.source, b.confidence) for b in page.blocks[1:]] == [("footer", "model", 0.8)]

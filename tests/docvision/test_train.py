@@ -384,3 +384,17 @@ def test_a_run_says_where_its_model_is_and_another_model_is_told(line_shards: st
     plan = recipe(tmp_path, line_shards, steps=2)
     with pytest.raises(checkpoint.CheckpointError, match=rf"{tmp_path} holds a run of another recipe: choose another"):
         train_document(dataclasses.replace(plan, model=dataclasses.replace(plan.model, width=64)))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("scheduled_sampling=2", "a share from 0 to 1"),
+        ("input_noise=-1", "a share from 0 to 1"),
+        ("coordinates=.nan", "a number from 0"),
+        ("ctc=-1", "a number from 0"),
+    ],
+)
+def test_wrong_weights_and_shares_are_told_before_data_is_looked_for(given: str, told: str) -> None:
+    with pytest.raises(RecipeError, match=rf"loss\.{given.split('=')[0]}=.*: {told}"):
+        load_recipe("tiny", [f"loss.{given}"])
